@@ -1,0 +1,1 @@
+"""The steps of a turn: adapters to the agent frameworks, staging, commit and abort."""

@@ -1,0 +1,1 @@
+"""Conversation history: checkpoints, groups, origins, editing, validation and budgets; pure but for the store."""

@@ -1,0 +1,1 @@
+"""Laneway: the place where long-running agents live."""

@@ -1,0 +1,175 @@
+"""Every error that Laneway raises.
+
+    LanewayError
+    ├── ConfigurationError            what was set up cannot work; nothing was sent or written
+    ├── InvalidInput                  a value of one call was refused; nothing was written
+    ├── ServiceUnavailable            Temporal or Redis did not answer
+    ├── UnknownAgent                  no agent of that name is registered here
+    ├── LaneBusy                      the lane's queue refused the turn
+    ├── TurnConflict                  the turn id is taken by another prompt
+    ├── TurnError                     how an accepted turn ended, other than by its commit
+    │   ├── TurnFailed
+    │   │   └── TurnTimedOut
+    │   └── TurnCancelled
+    ├── StoreError                    what Redis holds, or refuses to hold
+    │   ├── CheckpointLost            committed history is missing
+    │   ├── CheckpointCorrupt         committed history was altered
+    │   ├── StaleTurn                 a write of a turn that has ended, or of an attempt that was replaced
+    │   └── StoreFull                 Redis refused a write for want of memory
+    ├── RequestTooLarge               the request would not fit the model's budget
+    └── HistoryError
+        ├── HistoryProcessingError            the user's callback failed
+        └── HistoryProcessingValidationError  the user's callback returned what may not be sent
+
+Each message says which value, which rule, and what to do. `code` is the stable name of the kind: it is what a turn
+record, a Temporal failure and the CLI's JSON carry, so it never changes once released.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "CheckpointCorrupt",
+    "CheckpointLost",
+    "ConfigurationError",
+    "HistoryError",
+    "HistoryProcessingError",
+    "HistoryProcessingValidationError",
+    "InvalidInput",
+    "LaneBusy",
+    "LanewayError",
+    "RequestTooLarge",
+    "ServiceUnavailable",
+    "StaleTurn",
+    "StoreError",
+    "StoreFull",
+    "TurnCancelled",
+    "TurnConflict",
+    "TurnError",
+    "TurnFailed",
+    "TurnTimedOut",
+    "UnknownAgent",
+]
+
+
+class LanewayError(Exception):
+    """The root: catching it catches everything that Laneway raises on purpose."""
+
+    code: ClassVar[str] = "LanewayError"
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.code = cls.__name__
+
+
+class ConfigurationError(LanewayError):
+    """What was set up cannot work: a setting, an agent, an adapter. Raised where it is set up, before any I/O."""
+
+
+class InvalidInput(LanewayError):
+    """A value of one call was refused. Nothing was written."""
+
+
+class ServiceUnavailable(LanewayError):
+    """Temporal or Redis did not answer, or refused the connection."""
+
+
+class UnknownAgent(LanewayError):
+    """No agent of that name is registered in this application."""
+
+
+class LaneBusy(LanewayError):
+    """The lane did not accept the turn: its queue is full, or it is busy and the caller asked not to wait."""
+
+
+class TurnConflict(LanewayError):
+    """The turn id was used before with another prompt."""
+
+
+class TurnError(LanewayError):
+    """How an accepted turn ended, other than by its commit. The lane's history is as it was before the turn."""
+
+    def __init__(self, message: str, *, turn_id: str) -> None:
+        super().__init__(message)
+        self.turn_id = turn_id
+
+
+class TurnFailed(TurnError):
+    """The turn failed.
+
+    Attributes:
+        turn_id: the turn.
+        error_type: the class name of the cause, as its library names it.
+        error_message: the cause's own message.
+    """
+
+    def __init__(self, message: str, *, turn_id: str, error_type: str, error_message: str) -> None:
+        super().__init__(message, turn_id=turn_id)
+        self.error_type = error_type
+        self.error_message = error_message
+
+
+class TurnTimedOut(TurnFailed):
+    """The turn's `timeout` passed, in the queue or while it ran."""
+
+
+class TurnCancelled(TurnError):
+    """The turn was cancelled before its commit."""
+
+
+class StoreError(LanewayError):
+    """What Redis holds, or refuses to hold."""
+
+
+class CheckpointLost(StoreError):
+    """Committed history is missing from Redis. It is never replaced by a shorter one in silence."""
+
+
+class CheckpointCorrupt(StoreError):
+    """Committed history in Redis is not what was committed.
+
+    Attributes:
+        epoch: the cache epoch that holds the damaged entry.
+        index: the first entry that does not fit the digest chain, from 0.
+    """
+
+    def __init__(self, message: str, *, epoch: int, index: int) -> None:
+        super().__init__(message)
+        self.epoch = epoch
+        self.index = index
+
+
+class StaleTurn(StoreError):
+    """A write came from a turn that has ended, or from an attempt that another one replaced. Nothing was written."""
+
+
+class StoreFull(StoreError):
+    """Redis refused a write for want of memory. Nothing was written."""
+
+
+class RequestTooLarge(LanewayError):
+    """The request would not fit the budget. Raised before the provider is called."""
+
+
+class HistoryError(LanewayError):
+    """A history could not be edited."""
+
+
+class HistoryProcessingError(HistoryError):
+    """A history processor or its condition raised. No request was sent."""
+
+
+class HistoryProcessingValidationError(HistoryError):
+    """A history processor returned a history that may not be sent. No request was sent.
+
+    Attributes:
+        rule: the name of the broken rule, such as `orphan_result`.
+        index: the message at fault: an index into the input where the fault is something that the edit took away or
+            changed, else into the returned list; None where no single message is at fault.
+    """
+
+    def __init__(self, message: str, *, rule: str, index: int | None = None) -> None:
+        super().__init__(message)
+        self.rule = rule
+        self.index = index

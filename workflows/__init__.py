@@ -1,0 +1,1 @@
+"""The lane workflow: deterministic, small, and without I/O."""
