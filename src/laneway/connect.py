@@ -85,7 +85,7 @@ async def connect_redis(settings: Settings) -> Redis:
     """
     # The URL's own options win over these. The protocol is left to redis-py: RESP3 on the wire, with the reply shapes
     # that it documents. Maintenance notifications would cost one refused command per connection on plain servers.
-    pool = ConnectionPool.from_url(
+    pool = ConnectionPool.from_url(  # pyright: ignore[reportUnknownMemberType]
         settings.redis_url,
         max_connections=_MAX_CONNECTIONS,
         socket_timeout=_SOCKET_TIMEOUT_S,
@@ -114,7 +114,7 @@ async def check_redis(client: Redis, settings: Settings) -> None:
     """
     try:
         async with asyncio.timeout(PROBE_TIMEOUT.total_seconds()):
-            await client.ping()
+            await client.ping()  # pyright: ignore[reportUnknownMemberType]
     except redis_errors.BusyLoadingError as error:
         raise ServiceUnavailable(
             f"Redis at {settings.redis_address} is still loading its data; try again when it has"

@@ -190,7 +190,8 @@ class Settings(BaseSettings):
     def _check_together(self) -> Self:
         if (self.temporal_tls_cert_path is None) != (self.temporal_tls_key_path is None):
             raise ValueError(
-                f"{ENV_PREFIX}TEMPORAL_TLS_CERT_PATH and {ENV_PREFIX}TEMPORAL_TLS_KEY_PATH belong together; set both or none"
+                f"{ENV_PREFIX}TEMPORAL_TLS_CERT_PATH and {ENV_PREFIX}TEMPORAL_TLS_KEY_PATH belong together; "
+                "set both or none"
             )
         if self.temporal_tls is False and self._tls_implied:
             raise ValueError(
