@@ -1,0 +1,1 @@
+"""What a user installs, locks and deploys, looked at from outside."""
