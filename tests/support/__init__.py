@@ -1,0 +1,1 @@
+"""What the tests share: real servers and the strict model provider."""
