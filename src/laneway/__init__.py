@@ -1,1 +1,73 @@
-"""Laneway: the place where long-running agents live."""
+"""Laneway: the place where long-running agents live.
+
+Multi-turn agents of Pydantic AI or LangGraph, unchanged, each conversation lane a Temporal workflow, its native message
+history in Redis or Valkey. What is exported here is imported when it is first used, and a framework only with its adapter.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from laneway.activities.adapter import RetryPolicy
+    from laneway.activities.pydantic_adapter import PydanticAdapter
+    from laneway.app import Laneway
+    from laneway.client import Conversation, LaneStatus, LanewayClient
+    from laneway.errors import LanewayError
+    from laneway.history.checkpoints import CheckpointRef
+    from laneway.history.records import EventKind, LaneEvent, TurnRecord, TurnUsage
+    from laneway.local import LocalStack
+    from laneway.settings import Settings
+    from laneway.turns import Turn, TurnResult
+
+_HOMES = {
+    "CheckpointRef": "laneway.history.checkpoints",
+    "Conversation": "laneway.client",
+    "EventKind": "laneway.history.records",
+    "LaneEvent": "laneway.history.records",
+    "LaneStatus": "laneway.client",
+    "Laneway": "laneway.app",
+    "LanewayClient": "laneway.client",
+    "LanewayError": "laneway.errors",
+    "LocalStack": "laneway.local",
+    "PydanticAdapter": "laneway.activities.pydantic_adapter",
+    "RetryPolicy": "laneway.activities.adapter",
+    "Settings": "laneway.settings",
+    "Turn": "laneway.turns",
+    "TurnRecord": "laneway.history.records",
+    "TurnResult": "laneway.turns",
+    "TurnUsage": "laneway.history.records",
+}
+
+__all__ = [
+    "CheckpointRef",
+    "Conversation",
+    "EventKind",
+    "LaneEvent",
+    "LaneStatus",
+    "Laneway",
+    "LanewayClient",
+    "LanewayError",
+    "LocalStack",
+    "PydanticAdapter",
+    "RetryPolicy",
+    "Settings",
+    "Turn",
+    "TurnRecord",
+    "TurnResult",
+    "TurnUsage",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'laneway' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,165 @@
+"""What an agent framework's adapter answers, and what it is given to take a step.
+
+The workflow and the steps' bookkeeping know no framework. An adapter says what the lane contract is, encodes and decodes
+native messages, and takes one step from a native checkpoint: the lane's messages and the adapter's own state.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from hashlib import blake2b
+from typing import Generic, Literal, Protocol, TypeVar
+
+from laneway.activities.journal import ToolJournal
+from laneway.history.records import EventKind, TurnUsage
+
+__all__ = ["Adapter", "Capability", "RetryPolicy", "StepResult", "StepWork", "digest_of"]
+
+M = TypeVar("M")
+
+Capability = Literal["history_processing", "streaming"]
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How often and when a model request that failed on its way is tried again.
+
+    Retried are failures that another try may not meet: 408, 409, 425, 429 and 5xx answers, connections that break,
+    timeouts. A `Retry-After` of the provider's goes before the computed delay. Failures of workers do not count.
+
+    Attributes:
+        max_attempts: how many attempts there are in all; 1 for no retry.
+        first_delay: before the second attempt.
+        backoff: what each further delay is multiplied by.
+        max_delay: the longest delay, and the longest `Retry-After` that is waited for; a longer one fails the turn.
+    """
+
+    max_attempts: int = 5
+    first_delay: timedelta = timedelta(seconds=1)
+    backoff: float = 2.0
+    max_delay: timedelta = timedelta(seconds=60)
+
+
+@dataclass(frozen=True)
+class StepResult(Generic[M]):
+    """What a step came to.
+
+    Attributes:
+        appended: native messages that follow the history and were not staged yet.
+        state: the adapter's state for the next step.
+        usage: what the turn has used so far.
+        done: whether the turn has its output; then `appended` completes the history to commit.
+        output: the output as JSON; None where `output_in_history`.
+        output_in_history: the output is the text of the history's last message.
+        rewritten: the whole history, where the framework or an edit changed what was stored: a new cache epoch.
+    """
+
+    appended: Sequence[M]
+    state: bytes
+    usage: TurnUsage
+    done: bool = False
+    output: str | None = None
+    output_in_history: bool = False
+    rewritten: Sequence[M] | None = None
+
+
+@dataclass
+class StepWork(Generic[M]):
+    """One step to take.
+
+    Attributes:
+        conversation, turn_id: where.
+        step: which step of the turn, from 0.
+        attempt: which attempt at it, from 1.
+        prompt: as `Adapter.encode_prompt` gave it.
+        history: the lane's native messages: committed, then staged. Not to be changed in place.
+        base_length: how many of them are committed.
+        state: the adapter's state as staged last; None at the start of a turn.
+        journal: the tool calls of this step that are finished.
+        stage: keeps messages that follow the history, with the state they lead to, before the step is done. What is
+            staged is never asked of a model again.
+        emit: says something on the lane's stream.
+    """
+
+    conversation: str
+    turn_id: str
+    step: int
+    attempt: int
+    prompt: bytes
+    history: Sequence[M]
+    base_length: int
+    state: bytes | None
+    journal: ToolJournal
+    stage: Callable[[Sequence[M], bytes], Awaitable[None]]
+    emit: Callable[[EventKind, Mapping[str, object]], None] = field(repr=False)
+
+
+class Adapter(Protocol[M]):
+    """One registered agent, as Laneway sees it."""
+
+    @property
+    def shortname(self) -> str:
+        """The framework's short name: `pydantic_ai`, `langchain`."""
+        ...
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What it can do."""
+        ...
+
+    @property
+    def retry_policy(self) -> RetryPolicy:
+        """How its model requests are retried."""
+        ...
+
+    def contract(self) -> Mapping[str, object]:
+        """The lane contract, as JSON: what makes a history the agent's own."""
+        ...
+
+    def encode_prompt(self, prompt: object) -> bytes:
+        """The stored form of a prompt.
+
+        Raises:
+            InvalidInput: the framework does not take it.
+        """
+        ...
+
+    def encode(self, message: M) -> bytes:
+        """A native message in its framework's own serialised form.
+
+        Raises:
+            SerializationFailed: something in it cannot be stored.
+        """
+        ...
+
+    def decode(self, payload: bytes) -> M:
+        """The native message that `encode` was given."""
+        ...
+
+    def output_of(self, message: M) -> object:
+        """The output of a turn whose output is the text of its last message."""
+        ...
+
+    def decode_output(self, output: str) -> object:
+        """A turn's output, of the agent's output type."""
+        ...
+
+    async def step(self, work: StepWork[M]) -> StepResult[M]:
+        """Take one step: one model request, or one batch of tool calls."""
+        ...
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """What the agent needs while a worker runs it: connections to tool servers, HTTP clients."""
+        ...
+
+
+def digest_of(contract: Mapping[str, object]) -> str:
+    """The digest of a lane contract: 16 hexadecimal characters."""
+
+
+    text = json.dumps(contract, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return blake2b(text.encode(), digest_size=8).hexdigest()

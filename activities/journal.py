@@ -1,0 +1,43 @@
+"""The journal of a step's tool calls: what has finished is not run again."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from hashlib import blake2b
+
+__all__ = ["ToolJournal"]
+
+
+class ToolJournal:
+    """What the tool calls of one step came to, by call.
+
+    Args:
+        finished: what is written already, by the keys that `key` makes.
+        write: keeps one result, unless the key holds one; returns what the key held, or None.
+    """
+
+    def __init__(
+        self, finished: Mapping[str, bytes], write: Callable[[str, bytes], Awaitable[bytes | None]]
+    ) -> None:
+        self._finished = dict(finished)
+        self._write = write
+
+    @staticmethod
+    def key(call_id: str, tool: str, arguments: bytes) -> str:
+        """Names a call. Models do reuse a call id, so the tool and its arguments are in the name as well."""
+        return f"{call_id}:{blake2b(tool.encode() + b'|' + arguments, digest_size=6).hexdigest()}"
+
+    def finished(self, key: str) -> bytes | None:
+        """What a call came to, or None where it has not finished."""
+        return self._finished.get(key)
+
+    async def finish(self, key: str, result: bytes) -> bytes:
+        """Keep what a call came to.
+
+        Returns:
+            the result that stands: another one where the call was finished before.
+        """
+        held = await self._write(key, result)
+        standing = result if held is None else held
+        self._finished[key] = standing
+        return standing

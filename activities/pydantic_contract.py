@@ -1,0 +1,126 @@
+"""What of a Pydantic AI agent makes the lane contract: what a history would not fit any more if it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Union, cast
+
+from pydantic import TypeAdapter
+from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+from pydantic_ai.agent import AbstractAgent
+from pydantic_ai.models import Model
+from pydantic_ai.output import NativeOutput, PromptedOutput, TextOutput, ToolOutput
+from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
+from pydantic_core import to_jsonable_python
+
+__all__ = ["contract_of", "output_type_of"]
+
+# Of a schema, what a model's calls must fit. Titles and descriptions are prose, as instructions are.
+_PROSE = frozenset({"title", "description", "examples"})
+_NOT_OF_THE_CONTRACT = frozenset({"timeout"})
+
+
+def contract_of(agent: AbstractAgent[Any, Any]) -> Mapping[str, object]:
+    """The lane contract of an agent, as JSON.
+
+    A model, its settings but for timeouts, the names and parameters of function tools, the identity of other toolsets
+    (of an MCP server its id, not its changing list of tools), and the output schema. What is computed for each run,
+    such as settings from a function, counts as being there, not by its value.
+    """
+    return {
+        "adapter": "pydantic_ai",
+        "model": _model_name(agent.model),
+        "settings": _settings(getattr(agent, "model_settings", None)),
+        "toolsets": _toolsets(agent),
+        "output": _output_schema(agent),
+    }
+
+
+def output_type_of(agent: AbstractAgent[Any, Any]) -> Any:
+    """The type that a turn's output has, as far as the agent's output specification tells; else any JSON."""
+    types: list[Any] = []
+    for spec in _flatten(agent.output_type):
+        try:
+            TypeAdapter(spec)
+        except (PydanticSchemaGenerationError, PydanticUserError, TypeError, NameError):
+            return Any
+        types.append(spec)
+    return Union[tuple(types)] if types else Any  # noqa: UP007
+
+
+def _flatten(spec: Any) -> list[Any]:
+    if isinstance(spec, list | tuple):
+        return [inner for item in cast("Sequence[Any]", spec) for inner in _flatten(item)]
+    if isinstance(spec, NativeOutput | PromptedOutput):
+        return _flatten(cast("Any", spec).outputs)
+    if isinstance(spec, ToolOutput):
+        return _flatten(cast("Any", spec).output)
+    if isinstance(spec, TextOutput):
+        return _returned(cast("Any", spec).output_function)
+    if callable(spec) and not isinstance(spec, type) and hasattr(spec, "__annotations__"):
+        return _returned(spec)
+    return [spec]
+
+
+def _returned(function: Any) -> list[Any]:
+    from typing import get_type_hints
+
+    try:
+        return [get_type_hints(function).get("return", Any)]
+    except (NameError, TypeError):
+        return [Any]
+
+
+def _model_name(model: object) -> str:
+    if isinstance(model, Model):
+        return f"{model.system}:{model.model_name}"
+    return str(model)
+
+
+def _settings(settings: object) -> object:
+    if settings is None:
+        return {}
+    if callable(settings):
+        return "computed"
+    kept = {k: v for k, v in cast("Mapping[str, object]", settings).items() if k not in _NOT_OF_THE_CONTRACT}
+    return to_jsonable_python(kept, fallback=lambda value: type(value).__name__)
+
+
+def _toolsets(agent: AbstractAgent[Any, Any]) -> list[object]:
+    found: list[object] = []
+
+    def visit(toolset: AbstractToolset[Any]) -> None:
+        if isinstance(toolset, FunctionToolset):
+            for name, tool in sorted(toolset.tools.items()):
+                found.append(["tool", name, _structure(tool.function_schema.json_schema)])
+        else:
+            found.append(["toolset", type(toolset).__name__, toolset.id])
+
+    for toolset in agent.toolsets:
+        if "Output" not in type(toolset).__name__:
+            toolset.apply(visit)
+    return sorted(found, key=repr)
+
+
+def _output_schema(agent: AbstractAgent[Any, Any]) -> object:
+    try:
+        return _structure(agent.output_json_schema())
+    except (PydanticUserError, PydanticSchemaGenerationError, TypeError):
+        return repr(agent.output_type)
+
+
+def _structure(schema: object) -> object:
+    """A JSON schema without its prose."""
+    if isinstance(schema, Mapping):
+        pairs = cast("Mapping[str, object]", schema).items()
+        # A property may well be called `title`: only keywords of the schema itself are prose.
+        return {
+            key: {name: _structure(inner) for name, inner in cast("Mapping[str, object]", value).items()}
+            if key in ("properties", "$defs") and isinstance(value, Mapping)
+            else _structure(value)
+            for key, value in pairs
+            if key not in _PROSE
+        }
+    if isinstance(schema, list):
+        return [_structure(item) for item in cast("list[object]", schema)]
+    return schema

@@ -1,0 +1,215 @@
+"""What goes between the client, the lane workflow and the activities: references and decisions, never a message.
+
+One argument and one result for each, as frozen dataclasses with defaults, so that fields can be added while older
+workflows run. Names of activities, updates, signals and error types stand here, beside both of their users. Field names
+are short: they are written into Temporal's history once for every turn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = [
+    "ABORT_TURN",
+    "CANCEL_TURN",
+    "LANE_STATUS",
+    "LANE_WORKFLOW",
+    "RUN_STEP",
+    "SUBMIT_TURN",
+    "AbortInput",
+    "CancelRequest",
+    "Ending",
+    "LaneInput",
+    "LaneLimits",
+    "LaneView",
+    "QueuedTurn",
+    "StepInput",
+    "StepOutcome",
+    "SubmitReceipt",
+    "WhenBusy",
+]
+
+LANE_WORKFLOW = "Lane"
+RUN_STEP = "step"
+ABORT_TURN = "abort"
+SUBMIT_TURN = "submit"
+CANCEL_TURN = "cancel"
+LANE_STATUS = "status"
+
+WhenBusy = Literal["enqueue", "reject", "interrupt"]
+
+
+@dataclass(frozen=True)
+class LaneLimits:
+    """What a lane's workflow goes by. Times are in seconds.
+
+    Attributes:
+        queue: how many turns may wait.
+        turns: after how many turns the workflow continues as new.
+        idle: after how long without a turn it completes.
+        heartbeat: after how long without a heartbeat a step counts as lost.
+        step: how long one attempt at a step may take.
+    """
+
+    queue: int = 100
+    turns: int = 500
+    idle: float = 3600.0
+    heartbeat: float = 5.0
+    step: float = 600.0
+
+
+@dataclass(frozen=True)
+class QueuedTurn:
+    """A turn that was accepted, or is to be.
+
+    Attributes:
+        id: the turn.
+        p: its prompt's digest.
+        d: when it times out, in seconds since 1970; None for never.
+        t: its timeout in seconds, as the client gave it.
+        b: what to do where the lane is busy.
+        w: with `interrupt`, whether the turns that wait are cancelled as well.
+    """
+
+    id: str
+    p: str
+    d: float | None = None
+    t: float | None = None
+    b: WhenBusy = "enqueue"
+    w: bool = False
+
+
+@dataclass(frozen=True)
+class SubmitReceipt:
+    """What the lane answers to a submit.
+
+    Attributes:
+        s: `new` for a turn accepted now, `known` for one that was accepted before, `ended` for one that has ended,
+            `conflict` where the id was accepted with another prompt.
+        q: how many turns are before it.
+    """
+
+    s: Literal["new", "known", "ended", "conflict"]
+    q: int = 0
+
+
+@dataclass(frozen=True)
+class CancelRequest:
+    """The turn to cancel."""
+
+    id: str
+
+
+@dataclass(frozen=True)
+class Ending:
+    """A turn that is to end without a commit.
+
+    Attributes:
+        id: the turn.
+        o: how it ends.
+        e: for a failed turn, the type and the message of its error.
+    """
+
+    id: str
+    o: Literal["failed", "cancelled"]
+    e: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True)
+class LaneInput:
+    """What a lane's workflow begins with, and carries when it continues as new.
+
+    Attributes:
+        c: the conversation.
+        a: the agent.
+        k: the contract.
+        limits: see `LaneLimits`.
+        head: the version that the lane's head has; None where the workflow does not know it.
+        queue: turns that wait.
+        ledger: recently ended turns, oldest first: id and prompt digest.
+        ended: how many turns have ended in earlier runs.
+    """
+
+    c: str
+    a: str
+    k: str
+    limits: LaneLimits = LaneLimits()
+    head: int | None = None
+    queue: list[QueuedTurn] = field(default_factory=list[QueuedTurn])
+    ledger: list[list[str]] = field(default_factory=list[list[str]])
+    ended: int = 0
+
+
+@dataclass(frozen=True)
+class StepInput:
+    """One step to take.
+
+    Attributes:
+        c, a, k: the lane: conversation, agent, contract.
+        t: the turn.
+        p: its prompt's digest.
+        n: the step, from 0.
+        v: the version that the head must have; None where the workflow does not know it.
+    """
+
+    c: str
+    a: str
+    k: str
+    t: str
+    p: str
+    n: int = 0
+    v: int | None = None
+
+
+@dataclass(frozen=True)
+class StepOutcome:
+    """How a step ended.
+
+    Attributes:
+        s: `next` where the turn goes on with another step; else how the turn ended.
+        v: the head's version now.
+    """
+
+    s: Literal["next", "committed", "failed", "cancelled"]
+    v: int
+
+
+@dataclass(frozen=True)
+class AbortInput:
+    """A turn to end without a commit.
+
+    Attributes:
+        c, a, k, t, p: as for a step.
+        n: how many steps had begun.
+        o: how it ends.
+        e: for a failed turn, the type and the message of its error.
+    """
+
+    c: str
+    a: str
+    k: str
+    t: str
+    p: str
+    n: int
+    o: Literal["failed", "cancelled"]
+    e: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True)
+class LaneView:
+    """What a lane's workflow shows of itself.
+
+    Attributes:
+        turn: the turn that runs; None where none does.
+        step: the step that it is at.
+        queue: the turns that wait, in order.
+        cancelling: whether the turn that runs is being cancelled.
+        ended: how many turns have ended since the workflow was first started.
+    """
+
+    turn: str | None
+    step: int
+    queue: list[str]
+    cancelling: bool
+    ended: int

@@ -1,0 +1,75 @@
+"""What names a lane, and the rules that names keep."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from typing import Self
+
+from laneway.errors import InvalidInput
+
+__all__ = ["MAX_NAME_CHARS", "LaneKey", "check_name"]
+
+MAX_NAME_CHARS = 200
+"""The most characters that a conversation id, an agent's name or a turn id may have."""
+
+
+def check_name(value: object, *, what: str) -> str:
+    """Return `value` where it can name a conversation, an agent or a turn.
+
+    A name is 1 to 200 printable characters, with no white space at either end: it stands in logs, URLs and keys.
+
+    Raises:
+        InvalidInput: it is not such a name.
+    """
+    if not isinstance(value, str):
+        raise InvalidInput(f"{what} must be a str, not {type(value).__name__} ({value!r})")
+    if not value:
+        raise InvalidInput(f"{what} is empty: give it 1 to {MAX_NAME_CHARS} characters")
+    if len(value) > MAX_NAME_CHARS:
+        raise InvalidInput(
+            f"{what} has {len(value)} characters ({value[:40]!r}…): at most {MAX_NAME_CHARS} are allowed"
+        )
+    if not value.isprintable() or value != value.strip():
+        raise InvalidInput(f"{what} {value!r} has a control character, or white space at an end: remove it")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{what} {value!r} is not valid Unicode: remove the lone surrogate") from None
+    return value
+
+
+@dataclass(frozen=True)
+class LaneKey:
+    """One conversation with one agent under one contract.
+
+    Attributes:
+        conversation: the conversation's id, named by the application.
+        agent: the name under which the application registered the agent.
+        contract: the lane contract's digest, in hexadecimal.
+    """
+
+    conversation: str
+    agent: str
+    contract: str
+
+    @cached_property
+    def lane_id(self) -> str:
+        """A digest of the three names, 24 hexadecimal characters: the hash tag of all of the lane's keys."""
+        names = json.dumps([self.conversation, self.agent, self.contract], ensure_ascii=False)
+        return blake2b(names.encode(), digest_size=12).hexdigest()
+
+    @cached_property
+    def workflow_id(self) -> str:
+        """The id of the lane's workflow: readable for an operator, unique by its last part."""
+        return f"lane:{self.conversation}:{self.agent}:{self.lane_id[:12]}"
+
+    def to_json(self) -> str:
+        return json.dumps([self.conversation, self.agent, self.contract], ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        conversation, agent, contract = json.loads(text)
+        return cls(conversation, agent, contract)

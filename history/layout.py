@@ -1,0 +1,248 @@
+"""The names of a lane's keys in Redis, and the scripts that change them.
+
+    <prefix>:lanes                          hash    lane id → [conversation, agent, contract]
+    <prefix>:conversation:<digest>          hash    the same, for one conversation
+    <prefix>:{<lane id>}:head               hash    v version, e epoch, n length, d digest, t last turn, x extras (JSON)
+    <prefix>:{<lane id>}:epoch:<e>          list    entries, append-only; a checkpoint is a prefix of it
+    <prefix>:{<lane id>}:turn:<turn id>     hash    an unfinished turn: its input and what it has staged (below)
+    <prefix>:{<lane id>}:stage:<turn id>:<e> list   entries that the turn has staged for epoch e
+    <prefix>:{<lane id>}:turns              hash    turn id → "<number>|<record>", for every turn that has ended
+    <prefix>:{<lane id>}:events             stream  what happens, live; trimmed
+    <prefix>:{<lane id>}:wake               channel told the id of each new event, or `end:<turn id>` when a turn ends
+
+Fields of an unfinished turn:
+
+    in, p       its prompt, and the prompt's digest
+    b           when its first step began, in milliseconds since 1970
+    se          the epoch that it stages for, once it has staged anything
+    s<k>, m<k>  what step k staged when it was done, and between its model's answer and its end
+    j<k>:<call> the journal of step k's tool call
+    a<k>        the latest attempt at step k that has begun, where it is not the first
+    f<k>:<n>    how attempt n at step k failed
+
+Every key of a lane has the same hash tag, so a script touches one slot of a cluster. Each transition is one script: it
+checks its fence (the turn has not ended, the head's version is the turn's base, no later attempt has begun) and then
+writes all or nothing. A script answers a list whose first item says what happened, one of the `Answer` values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import blake2b
+
+from laneway.history.lanes import LaneKey
+
+__all__ = ["ABORT", "COMMIT", "LOAD", "PUBLISH", "PUT_INPUT", "STAGE", "Answer", "LaneNames", "conversation_name"]
+
+
+class Answer(StrEnum):
+    """What a script says happened."""
+
+    OK = "ok"
+    ENDED = "ended"
+    """The turn has ended; its record follows."""
+    STALE = "stale"
+    """The head has moved since the turn began; its version follows."""
+    REPLACED = "replaced"
+    """A later attempt at the step has begun; its number follows."""
+    EXISTS = "exists"
+    """The field was staged before; what it holds follows."""
+    CONFLICT = "conflict"
+    """The turn id holds another prompt."""
+    DAMAGED = "damaged"
+    """The epoch's list is not as long as the head says; its length follows."""
+
+
+def conversation_name(prefix: str, conversation: str) -> str:
+    """The name of a conversation's index of lanes."""
+    return f"{prefix}:conversation:{blake2b(conversation.encode(), digest_size=12).hexdigest()}"
+
+
+@dataclass(frozen=True)
+class LaneNames:
+    """The names of one lane's keys."""
+
+    base: str
+
+    @classmethod
+    def of(cls, prefix: str, lane: LaneKey) -> LaneNames:
+        return cls(f"{prefix}:{{{lane.lane_id}}}:")
+
+    @property
+    def head(self) -> str:
+        return self.base + "head"
+
+    @property
+    def turns(self) -> str:
+        return self.base + "turns"
+
+    @property
+    def events(self) -> str:
+        return self.base + "events"
+
+    @property
+    def wake(self) -> str:
+        return self.base + "wake"
+
+    def epoch(self, epoch: int) -> str:
+        return f"{self.base}epoch:{epoch}"
+
+    def turn(self, turn_id: str) -> str:
+        return f"{self.base}turn:{turn_id}"
+
+    def stage(self, turn_id: str, epoch: int) -> str:
+        return f"{self.base}stage:{turn_id}:{epoch}"
+
+
+# KEYS are head, turn, turns, events everywhere; ARGV begins with base name, turn id, step, attempt, head version
+# (empty where the caller does not know it yet), events' greatest length, stage's time to live in seconds.
+_FENCE = """
+local head, turn, turns, events = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local base, id, step, attempt, version = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
+local maxlen, ttl = ARGV[6], ARGV[7]
+local ended = redis.call('HGET', turns, id)
+if ended then return {'ended', ended} end
+local now_at = redis.call('HGET', head, 'v') or '0'
+if version ~= '' and now_at ~= version then return {'stale', now_at} end
+local begun = tonumber(redis.call('HGET', turn, 'a' .. step) or '1')
+if begun > attempt then return {'replaced', begun} end
+local function say(event, word)
+  local entry = redis.call('XADD', events, 'MAXLEN', '~', maxlen, '*', 'e', event)
+  redis.call('PUBLISH', base .. 'wake', word or entry)
+end
+local function push(key, first)
+  for from = first, #ARGV, 1000 do
+    redis.call('RPUSH', key, unpack(ARGV, from, math.min(from + 999, #ARGV)))
+  end
+end
+"""
+
+# ARGV 8: the prompt's digest. 9: the prompt. Says 'ok', 'exists' (the same prompt is there), 'conflict' or 'ended'; and
+# with the first two the id of the newest event.
+PUT_INPUT = (
+    _FENCE
+    + """
+local known = redis.call('HGET', turn, 'p')
+if known and known ~= ARGV[8] then return {'conflict', known} end
+local newest = redis.call('XREVRANGE', events, '+', '-', 'COUNT', 1)
+local since = newest[1] and newest[1][1] or '0-0'
+if not known then redis.call('HSET', turn, 'p', ARGV[8], 'in', ARGV[9]) end
+redis.call('EXPIRE', turn, ttl)
+return {known and 'exists' or 'ok', since}
+"""
+)
+
+# ARGV 8, 9: the epoch and the length that the caller holds decoded. 10: milliseconds since 1970. 11: the event that says
+# the turn began, 12: the one that says this attempt began. Says 'ok', head, turn, first index of the entries, the
+# entries, the staged entries.
+LOAD = (
+    _FENCE
+    + """
+if redis.call('EXISTS', turn) == 1 then
+  if attempt > begun then redis.call('HSET', turn, 'a' .. step, attempt) end
+  if redis.call('HSETNX', turn, 'b', ARGV[10]) == 1 then say(ARGV[11]) end
+  if attempt > 1 then say(ARGV[12]) end
+end
+local heads = redis.call('HGETALL', head)
+local fields = redis.call('HGETALL', turn)
+local epoch = redis.call('HGET', head, 'e') or '0'
+local length = tonumber(redis.call('HGET', head, 'n') or '0')
+local first = 0
+if epoch == ARGV[8] and tonumber(ARGV[9]) <= length then first = tonumber(ARGV[9]) end
+local entries = {}
+if first < length then entries = redis.call('LRANGE', base .. 'epoch:' .. epoch, first, length - 1) end
+local staged = redis.call('HGET', turn, 'se')
+local stage = {}
+if staged then stage = redis.call('LRANGE', base .. 'stage:' .. id .. ':' .. staged, 0, -1) end
+return {'ok', heads, fields, first, entries, stage}
+"""
+)
+
+# ARGV 8: field. 9: value. 10: the epoch staged for. 11...: encoded entries. First write wins.
+STAGE = (
+    _FENCE
+    + """
+local held = redis.call('HGET', turn, ARGV[8])
+if held then return {'exists', held} end
+if redis.call('HEXISTS', turn, 'p') == 0 then return {'stale', 'gone'} end
+local field, value, epoch = ARGV[8], ARGV[9], ARGV[10]
+if epoch ~= '' then
+  local before = redis.call('HGET', turn, 'se')
+  if before and before ~= epoch then redis.call('UNLINK', base .. 'stage:' .. id .. ':' .. before) end
+  redis.call('HSET', turn, field, value, 'se', epoch)
+  local stage = base .. 'stage:' .. id .. ':' .. epoch
+  push(stage, 11)
+  redis.call('EXPIRE', stage, ttl)
+else
+  redis.call('HSET', turn, field, value)
+end
+redis.call('EXPIRE', turn, ttl)
+return {'ok'}
+"""
+)
+
+# ARGV 8: base epoch. 9: base length. 10: new epoch. 11: new length. 12: new digest. 13: extras. 14: record. 15: event.
+# 16: seconds that a replaced epoch is kept. 17...: encoded entries that were not staged before. Says 'ok' and the turn's
+# number.
+COMMIT = (
+    _FENCE
+    + """
+local old, new = ARGV[8], ARGV[10]
+local stage, epoch = base .. 'stage:' .. id .. ':' .. new, base .. 'epoch:' .. new
+local staged = redis.call('LLEN', stage)
+local kept = 0
+if old == new then
+  kept = redis.call('LLEN', epoch)
+  if kept ~= tonumber(ARGV[9]) then return {'damaged', kept} end
+end
+local total = kept + staged + #ARGV - 16
+if total ~= tonumber(ARGV[11]) then return {'damaged', total} end
+if old == new then
+  for from = 0, staged - 1, 1000 do
+    redis.call('RPUSH', epoch, unpack(redis.call('LRANGE', stage, from, from + 999)))
+  end
+  redis.call('UNLINK', stage)
+else
+  if staged > 0 then
+    redis.call('RENAME', stage, epoch)
+    redis.call('PERSIST', epoch)
+  else
+    redis.call('UNLINK', epoch)
+  end
+  redis.call('EXPIRE', base .. 'epoch:' .. old, ARGV[16])
+end
+push(epoch, 17)
+redis.call('HSET', head, 'v', tonumber(now_at) + 1, 'e', new, 'n', ARGV[11], 'd', ARGV[12], 't', id, 'x', ARGV[13])
+local number = redis.call('HLEN', turns) + 1
+redis.call('HSET', turns, id, number .. '|' .. ARGV[14])
+redis.call('UNLINK', turn)
+say(ARGV[15], 'end:' .. id)
+return {'ok', number}
+"""
+)
+
+# ARGV 8: record. 9: event. Runs out of memory limits: it frees more than it takes. Says 'ok' and the turn's number.
+ABORT = (
+    "#!lua flags=allow-oom\n"
+    + _FENCE
+    + """
+local staged = redis.call('HGET', turn, 'se')
+if staged then redis.call('UNLINK', base .. 'stage:' .. id .. ':' .. staged) end
+redis.call('UNLINK', turn)
+local number = redis.call('HLEN', turns) + 1
+redis.call('HSET', turns, id, number .. '|' .. ARGV[8])
+say(ARGV[9], 'end:' .. id)
+return {'ok', number}
+"""
+)
+
+# ARGV 8...: events.
+PUBLISH = (
+    _FENCE
+    + """
+if redis.call('HEXISTS', turn, 'p') == 0 then return {'stale', 'gone'} end
+for at = 8, #ARGV do say(ARGV[at]) end
+return {'ok'}
+"""
+)

@@ -1,0 +1,191 @@
+"""What a lane keeps about its turns, and says while they run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Literal, Self
+
+from laneway.history.checkpoints import CheckpointRef
+
+__all__ = ["EventKind", "LaneEvent", "Outcome", "StepAttempt", "TurnRecord", "TurnUsage"]
+
+Outcome = Literal["committed", "failed", "cancelled"]
+"""How a turn ended; there is no fourth way."""
+
+
+@dataclass(frozen=True)
+class TurnUsage:
+    """What a turn used, as its framework counted it. Tokens are the provider's own figures."""
+
+    requests: int = 0
+    tool_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+
+@dataclass(frozen=True)
+class StepAttempt:
+    """One failed attempt at a step that was tried again, or that ended the turn."""
+
+    step: int
+    attempt: int
+    error_type: str
+    error_message: str
+
+
+@dataclass(frozen=True)
+class TurnRecord:
+    """How a turn ended. Written once, together with the commit or the abort.
+
+    Attributes:
+        turn_id: the turn.
+        outcome: how it ended.
+        number: its place among the lane's ended turns, from 1; the store gives it, 0 until then.
+        prompt_digest: names the prompt, so that the same id with another prompt is found out.
+        started_at: when its first step began, in seconds since 1970 (UTC); None where none did.
+        ended_at: when it ended.
+        steps: how many steps it took.
+        usage: what it used.
+        checkpoint: the lane's head after it.
+        output: the output as JSON; None where `output_in_history` or where there is none.
+        output_in_history: the output is the text of the turn's last entry, not stored twice.
+        error_type: for a failed turn, the class name of the cause.
+        error_message: for a failed turn, the cause's message.
+        attempts: the attempts that failed on the way.
+    """
+
+    turn_id: str
+    outcome: Outcome
+    prompt_digest: str
+    started_at: float | None
+    ended_at: float
+    number: int = 0
+    steps: int = 0
+    usage: TurnUsage = TurnUsage()
+    checkpoint: CheckpointRef | None = None
+    output: str | None = None
+    output_in_history: bool = False
+    error_type: str | None = None
+    error_message: str | None = None
+    attempts: tuple[StepAttempt, ...] = ()
+
+    def to_json(self) -> bytes:
+        """The stored form but for the number, which the store puts before it. Default values are left out."""
+        data: dict[str, object] = {
+            "o": _LETTERS[self.outcome],
+            "p": self.prompt_digest,
+            "t": [_milliseconds(self.started_at), _milliseconds(self.ended_at)],
+            "s": self.steps,
+        }
+        usage = list(asdict(self.usage).values())
+        while usage and not usage[-1]:
+            usage.pop()
+        if usage:
+            data["u"] = usage
+        if self.checkpoint is not None:
+            data["c"] = str(self.checkpoint)
+        if self.output_in_history:
+            data["h"] = 1
+        if self.output is not None:
+            data["r"] = self.output
+        if self.error_type is not None:
+            data["e"] = [self.error_type, self.error_message]
+        if self.attempts:
+            data["a"] = [[a.step, a.attempt, a.error_type, a.error_message] for a in self.attempts]
+        return json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode()
+
+    @classmethod
+    def from_stored(cls, turn_id: str, blob: bytes) -> Self:
+        """Read what the store keeps: `<number>|<to_json()>`."""
+        number, _, body = blob.partition(b"|")
+        data = json.loads(body)
+        started, ended = data["t"]
+        error_type, error_message = data.get("e", (None, None))
+        return cls(
+            turn_id=turn_id,
+            outcome=_OUTCOMES[data["o"]],
+            number=int(number),
+            prompt_digest=data["p"],
+            started_at=None if started is None else started / 1000,
+            ended_at=ended / 1000,
+            steps=data["s"],
+            usage=TurnUsage(*data.get("u", ())),
+            checkpoint=CheckpointRef.parse(data["c"]) if "c" in data else None,
+            output=data.get("r"),
+            output_in_history=bool(data.get("h")),
+            error_type=error_type,
+            error_message=error_message,
+            attempts=tuple(StepAttempt(*attempt) for attempt in data.get("a", ())),
+        )
+
+
+_OUTCOMES: Mapping[str, Outcome] = {"c": "committed", "f": "failed", "x": "cancelled"}
+_LETTERS: Mapping[Outcome, str] = {outcome: letter for letter, outcome in _OUTCOMES.items()}
+
+
+def _milliseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)
+
+
+class EventKind(StrEnum):
+    """What can happen on a lane's stream."""
+
+    TURN_STARTED = "turn.started"
+    TEXT_DELTA = "text.delta"
+    THINKING_DELTA = "thinking.delta"
+    TOOL_CALLED = "tool.called"
+    TOOL_FINISHED = "tool.finished"
+    STEP_RETRIED = "step.retried"
+    TURN_COMMITTED = "turn.committed"
+    TURN_FAILED = "turn.failed"
+    TURN_CANCELLED = "turn.cancelled"
+
+
+TERMINAL: Mapping[Outcome, EventKind] = {
+    "committed": EventKind.TURN_COMMITTED,
+    "failed": EventKind.TURN_FAILED,
+    "cancelled": EventKind.TURN_CANCELLED,
+}
+
+
+@dataclass(frozen=True)
+class LaneEvent:
+    """Something that happened on a lane.
+
+    Attributes:
+        kind: what.
+        turn_id: in which turn.
+        step: in which step of it, from 0.
+        attempt: in which attempt at the step, from 1. After `step.retried`, drop what earlier attempts showed.
+        data: kind by kind: `text` of a delta; `tool`, `call_id` and `arguments` or `outcome` of a tool call; `error` of
+            a retry or a failure.
+        event_id: its place on the stream; empty until it is stored.
+    """
+
+    kind: EventKind
+    turn_id: str
+    step: int = 0
+    attempt: int = 1
+    data: Mapping[str, object] = field(default_factory=dict[str, object])
+    event_id: str = ""
+
+    @property
+    def terminal(self) -> bool:
+        """Whether it ends its turn."""
+        return self.kind in TERMINAL.values()
+
+    def to_json(self) -> bytes:
+        body: list[object] = [self.kind.value, self.turn_id, self.step, self.attempt]
+        if self.data:
+            body.append(self.data)
+        return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
+
+    @classmethod
+    def from_json(cls, event_id: str, blob: bytes) -> Self:
+        kind, turn_id, step, attempt, *rest = json.loads(blob)
+        return cls(EventKind(kind), turn_id, step, attempt, rest[0] if rest else {}, event_id)

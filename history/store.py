@@ -1,0 +1,517 @@
+"""Histories in Redis or Valkey: load, stage, commit, abort. The only module of `history` that does I/O.
+
+A turn's writes go apart from the head until `commit` moves the head to them in one script, or `abort` drops them in one.
+Every write carries a `Fence`; a writer whose turn has ended, or that a later attempt has replaced, writes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any, Literal, TypeVar, cast
+
+from redis.asyncio import Redis
+from redis.commands.core import AsyncScript
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    ConnectionError,
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+    TimeoutError,
+)
+
+from laneway.errors import CheckpointCorrupt, CheckpointLost, ServiceUnavailable, StaleTurn, StoreError, StoreFull, TurnConflict
+from laneway.history import layout
+from laneway.history.checkpoints import EMPTY, CheckpointRef, StoredEntry, decode_entries, encode_entries
+from laneway.history.lanes import LaneKey
+from laneway.history.layout import Answer, LaneNames, conversation_name
+from laneway.history.records import TERMINAL, EventKind, LaneEvent, TurnRecord
+
+__all__ = ["Durability", "Fence", "Head", "HistoryStore", "LoadedTurn", "TurnEnded"]
+
+Durability = Literal["auto", "aof", "none"]
+"""When a commit is acknowledged: once the server says that it is on disk (`aof`), at once (`none`), or as the server's
+own settings allow (`auto`: at once where each write is synced anyway, by `WAITAOF` where there is an append-only file)."""
+
+T = TypeVar("T")
+
+_WAIT_FOR_DISK = timedelta(seconds=10)
+
+
+class TurnEnded(StaleTurn):
+    """The turn has ended already; nothing was written.
+
+    Attributes:
+        record: how it ended.
+    """
+
+    def __init__(self, record: TurnRecord) -> None:
+        super().__init__(f"turn {record.turn_id!r} has ended already ({record.outcome}): nothing was written")
+        self.record = record
+
+
+@dataclass(frozen=True)
+class Fence:
+    """Who writes: an attempt at a step of a turn, on top of a version of the head."""
+
+    lane: LaneKey
+    turn_id: str
+    step: int = 0
+    attempt: int = 1
+    version: int | None = None
+
+
+@dataclass(frozen=True)
+class Head:
+    """A lane's committed state.
+
+    Attributes:
+        version: how many commits there were.
+        checkpoint: where its history ends.
+        turn_id: the turn that moved it here; None for a lane that has committed nothing.
+        extras: what adapters keep beside the history, committed with it: usage checkpoint, response-id continuation.
+    """
+
+    version: int = 0
+    checkpoint: CheckpointRef = EMPTY
+    turn_id: str | None = None
+    extras: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+@dataclass(frozen=True)
+class LoadedTurn:
+    """What a step begins from.
+
+    Attributes:
+        head: the lane's head.
+        entries: the committed entries from index `first` on.
+        first: 0, or the length of the checkpoint that the caller holds decoded already.
+        staged: the entries that the turn has staged, decoded, in order.
+        stage_checkpoint: the checkpoint that the staged entries lead to.
+        fields: the turn's other fields by name, as `layout` describes them.
+    """
+
+    head: Head
+    entries: Sequence[StoredEntry]
+    first: int
+    staged: Sequence[StoredEntry]
+    stage_checkpoint: CheckpointRef
+    fields: Mapping[str, bytes]
+
+
+class HistoryStore:
+    """All of Laneway's data in one Redis or Valkey.
+
+    Args:
+        redis: a client that does not decode responses.
+        prefix: what every key begins with.
+        stage_ttl: how long an unfinished turn's data lives after its last write, as a backstop.
+        events_max_length: about how many events a lane's stream keeps.
+        durability: see `Durability`.
+
+    Every method raises ServiceUnavailable where the server does not answer, and StoreFull where it has no memory left.
+    """
+
+    def __init__(
+        self,
+        redis: Redis,
+        *,
+        prefix: str = "laneway",
+        stage_ttl: timedelta = timedelta(days=30),
+        events_max_length: int = 1000,
+        durability: Durability = "auto",
+    ) -> None:
+        self._redis = redis
+        self._prefix = prefix
+        self._stage_ttl = str(int(stage_ttl.total_seconds()))
+        self._events_max_length = str(events_max_length)
+        self._durability: Durability = durability
+        self._wait_for_disk: bool | None = {"auto": None, "aof": True, "none": False}[durability]
+        script = redis.register_script
+        self._put_input: AsyncScript = script(layout.PUT_INPUT)
+        self._load: AsyncScript = script(layout.LOAD)
+        self._stage: AsyncScript = script(layout.STAGE)
+        self._commit: AsyncScript = script(layout.COMMIT)
+        self._abort: AsyncScript = script(layout.ABORT)
+        self._publish: AsyncScript = script(layout.PUBLISH)
+
+    def names(self, lane: LaneKey) -> LaneNames:
+        """The names of a lane's keys."""
+        return LaneNames.of(self._prefix, lane)
+
+    # Turns ------------------------------------------------------------------------------------------------------------
+
+    async def put_input(self, lane: LaneKey, turn_id: str, *, digest: str, prompt: bytes) -> TurnRecord | str:
+        """Keep a turn's prompt until the turn ends.
+
+        Returns:
+            the id of the lane's newest event, or the turn's record where it has ended already with this prompt.
+
+        Raises:
+            TurnConflict: the turn id was used with another prompt.
+        """
+        try:
+            answer, *rest = await self._run(self._put_input, Fence(lane, turn_id), digest, prompt)
+        except TurnEnded as ended:
+            if ended.record.prompt_digest != digest:
+                raise _conflict(turn_id) from None
+            return ended.record
+        if answer == Answer.CONFLICT:
+            raise _conflict(turn_id)
+        return _text(rest[0])
+
+    async def drop_input(self, lane: LaneKey, turn_id: str) -> None:
+        """Forget the prompt of a turn that was not accepted."""
+        await _answer(self._redis.unlink(self.names(lane).turn(turn_id)))
+
+    async def load(
+        self, fence: Fence, *, held: CheckpointRef, started: LaneEvent, retried: LaneEvent, now: float
+    ) -> LoadedTurn:
+        """Begin an attempt at a step: read everything that it needs, in one round trip.
+
+        Args:
+            fence: who begins; its version is not looked at.
+            held: the checkpoint that the caller holds decoded, so that only what follows is read.
+            started: published where no step of the turn began before.
+            retried: published where this is not the step's first attempt.
+            now: seconds since 1970.
+
+        Raises:
+            TurnEnded, StaleTurn: the turn has ended, or a later attempt has begun.
+            CheckpointLost, CheckpointCorrupt: committed history is missing or altered.
+        """
+        _, heads, fields, first, entries, stage = await self._run(
+            self._load,
+            replace(fence, version=None),
+            held.epoch,
+            held.length,
+            round(now * 1000),
+            started.to_json(),
+            retried.to_json(),
+        )
+        head = _head(_pairs(heads))
+        base = head.checkpoint
+        try:
+            if first == base.length and first and base.digest != held.digest:
+                raise lost(base, "the head names another last entry")
+            decoded = _checked(entries, base, first=first, after=held.digest if first else "")
+        except (CheckpointLost, CheckpointCorrupt):
+            if not first:
+                raise
+            # What the caller holds is not of this history: it must be told of damage only for what is stored.
+            first, entries = 0, await self._entries(fence.lane, base.epoch, 0, base.length)
+            decoded = _checked(entries, base, first=0, after="")
+        turn = _pairs(fields)
+        staged_epoch = int(turn.get("se", b"-1"))
+        if staged_epoch == base.epoch:
+            root = base
+        else:
+            root = CheckpointRef(max(staged_epoch, 0), 0, "")
+        staged = decode_entries(stage, after=root.digest, epoch=root.epoch, first_index=root.length)
+        tip = stage[-1][:16].hex() if stage else root.digest
+        checkpoint = CheckpointRef(root.epoch, root.length + len(stage), tip) if staged_epoch >= 0 else base
+        return LoadedTurn(head, decoded, first, staged, checkpoint, turn)
+
+    async def stage(
+        self,
+        fence: Fence,
+        name: str,
+        value: bytes,
+        *,
+        entries: Sequence[StoredEntry] = (),
+        after: CheckpointRef | None = None,
+    ) -> tuple[bytes | None, CheckpointRef | None]:
+        """Write apart from the head: a field of the turn, and entries that follow `after` together with it.
+
+        Returns:
+            what the field held before (then nothing was written: the first result wins) or None, and the checkpoint
+            that the staged entries lead to.
+        """
+        encoded: list[bytes] = []
+        tip = after
+        if after is not None:
+            encoded, digest = encode_entries(entries, after=after.digest)
+            tip = CheckpointRef(after.epoch, after.length + len(encoded), digest)
+        epoch = "" if after is None else after.epoch
+        answer, *rest = await self._run(self._stage, fence, name, value, epoch, *encoded)
+        if answer == Answer.EXISTS:
+            return cast("bytes", rest[0]), after
+        return None, tip
+
+    async def commit(
+        self,
+        fence: Fence,
+        *,
+        base: CheckpointRef,
+        after: CheckpointRef,
+        entries: Sequence[StoredEntry],
+        extras: Mapping[str, object],
+        record: TurnRecord,
+    ) -> TurnRecord:
+        """Move the head to what the turn has staged, and to `entries` after that. On disk when this returns.
+
+        Args:
+            fence: who commits.
+            base: the head that the turn began from.
+            after: the checkpoint that the staged entries lead to; `base` where there are none.
+            entries: what follows it, not staged before.
+            extras: see `Head.extras`.
+            record: how the turn ended, without number and checkpoint.
+
+        Returns:
+            the record as it is stored.
+
+        Raises:
+            TurnEnded, StaleTurn: as for every write.
+            CheckpointLost: the committed entries are not as many as the head says.
+        """
+        encoded, digest = encode_entries(entries, after=after.digest)
+        tip = CheckpointRef(after.epoch, after.length + len(encoded), digest)
+        record = replace(record, checkpoint=tip)
+        arguments = (
+            base.epoch,
+            base.length,
+            tip.epoch,
+            tip.length,
+            tip.digest,
+            json.dumps(extras, separators=(",", ":")),
+            record.to_json(),
+            LaneEvent(EventKind.TURN_COMMITTED, fence.turn_id, fence.step, fence.attempt).to_json(),
+            self._stage_ttl,
+            *encoded,
+        )
+        answer, number = await self._run(self._commit, fence, *arguments, on_disk=True)
+        if answer == Answer.DAMAGED:
+            raise lost(base, f"its list of entries leads to {number} where {tip.length} were expected")
+        return replace(record, number=number)
+
+    async def abort(self, fence: Fence, record: TurnRecord) -> TurnRecord:
+        """Drop what the turn has staged, whole, and keep how it ended.
+
+        Returns:
+            the record as it is stored: another one where the turn had ended before.
+        """
+        data: dict[str, object] = {}
+        if record.error_type is not None:
+            data = {"error": record.error_type, "message": record.error_message}
+        event = LaneEvent(TERMINAL[record.outcome], fence.turn_id, fence.step, fence.attempt, data)
+        try:
+            _, number = await self._run(
+                self._abort, replace(fence, version=None, attempt=2**31), record.to_json(), event.to_json(), on_disk=True
+            )
+        except TurnEnded as ended:
+            return ended.record
+        return replace(record, number=number)
+
+    async def publish(self, fence: Fence, events: Sequence[LaneEvent]) -> None:
+        """Say on the lane's stream what happens in an unfinished turn."""
+        await self._run(self._publish, fence, *(event.to_json() for event in events))
+
+    # Readers ----------------------------------------------------------------------------------------------------------
+
+    async def record(self, lane: LaneKey, turn_id: str) -> TurnRecord | None:
+        """How a turn ended, or None where it has not."""
+        blob = await _answer(self._redis.hget(self.names(lane).turns, turn_id))
+        return None if blob is None else TurnRecord.from_stored(turn_id, blob)
+
+    async def records(self, lane: LaneKey) -> list[TurnRecord]:
+        """How each ended turn of a lane ended, in the order in which they did."""
+        stored = await _answer(self._redis.hgetall(self.names(lane).turns))
+        return sorted(
+            (TurnRecord.from_stored(name.decode(), blob) for name, blob in stored.items()), key=lambda r: r.number
+        )
+
+    async def is_pending(self, lane: LaneKey, turn_id: str) -> bool:
+        """Whether a turn of that id was submitted and has not ended."""
+        return bool(await _answer(self._redis.exists(self.names(lane).turn(turn_id))))
+
+    async def prompt(self, lane: LaneKey, turn_id: str) -> bytes | None:
+        """An unfinished turn's prompt, or None."""
+        return await _answer(self._redis.hget(self.names(lane).turn(turn_id), "in"))
+
+    async def head(self, lane: LaneKey) -> Head:
+        """The lane's head; version 0 for one that has committed nothing."""
+        return _head({k.decode(): v for k, v in (await _answer(self._redis.hgetall(self.names(lane).head))).items()})
+
+    async def history(self, lane: LaneKey, checkpoint: CheckpointRef) -> list[StoredEntry]:
+        """The entries of a checkpoint, each checked against the digest chain.
+
+        Raises:
+            CheckpointLost, CheckpointCorrupt: they are missing or altered.
+        """
+        entries = await self._entries(lane, checkpoint.epoch, 0, checkpoint.length)
+        return list(_checked(entries, checkpoint, first=0, after=""))
+
+    async def entry(self, lane: LaneKey, checkpoint: CheckpointRef) -> StoredEntry:
+        """The last entry of a checkpoint.
+
+        Raises:
+            CheckpointLost, CheckpointCorrupt: it is missing or altered.
+        """
+        first = max(checkpoint.length - 2, 0)
+        entries = await self._entries(lane, checkpoint.epoch, first, checkpoint.length)
+        after = entries[0][:16].hex() if first and entries else ""
+        return _checked(entries[1:] if first else entries, checkpoint, first=first + bool(first), after=after)[-1]
+
+    async def events(self, lane: LaneKey, *, after: str = "0-0", count: int = 500) -> list[LaneEvent]:
+        """The lane's events after one of them, oldest first."""
+        found = await _answer(self._redis.xrange(self.names(lane).events, f"({after}", "+", count))
+        return [LaneEvent.from_json(entry_id.decode(), fields[b"e"]) for entry_id, fields in found]
+
+    # The index of lanes -----------------------------------------------------------------------------------------------
+
+    async def register(self, lane: LaneKey) -> None:
+        """Enter a lane into the index, so that readers who have no application find it."""
+        text = lane.to_json()
+        async with self._redis.pipeline(transaction=False) as pipe:
+            pipe.hsetnx(f"{self._prefix}:lanes", lane.lane_id, text)
+            pipe.hsetnx(conversation_name(self._prefix, lane.conversation), lane.lane_id, text)
+            await _answer(pipe.execute())
+
+    async def lanes(self, conversation: str | None = None) -> list[LaneKey]:
+        """All lanes, or those of one conversation, by name."""
+        name = f"{self._prefix}:lanes" if conversation is None else conversation_name(self._prefix, conversation)
+        lanes = [LaneKey.from_json(text) for text in await _answer(self._redis.hvals(name))]
+        return sorted(lanes, key=lambda lane: (lane.conversation, lane.agent, lane.contract))
+
+    # Inside -----------------------------------------------------------------------------------------------------------
+
+    async def _entries(self, lane: LaneKey, epoch: int, start: int, stop: int) -> list[bytes]:
+        if start >= stop:
+            return []
+        return await _answer(self._redis.lrange(self.names(lane).epoch(epoch), start, stop - 1))
+
+    async def _run(
+        self, script: AsyncScript, fence: Fence, *arguments: bytes | str | int, on_disk: bool = False
+    ) -> list[Any]:
+        names = self.names(fence.lane)
+        keys = [names.head, names.turn(fence.turn_id), names.turns, names.events]
+        head = [
+            names.base,
+            fence.turn_id,
+            fence.step,
+            fence.attempt,
+            "" if fence.version is None else fence.version,
+            self._events_max_length,
+            self._stage_ttl,
+        ]
+        if on_disk and await self._must_wait():
+            async with self._one_connection() as connection:
+                answer = await _answer(script(keys, [*head, *arguments], client=connection))
+                await self._synced(connection)
+        else:
+            answer = await _answer(script(keys, [*head, *arguments]))
+        kind, *rest = answer
+        kind = Answer(kind.decode())
+        if kind is Answer.ENDED:
+            raise TurnEnded(TurnRecord.from_stored(fence.turn_id, rest[0]))
+        if kind is Answer.STALE:
+            raise StaleTurn(
+                f"turn {fence.turn_id!r} writes on version {fence.version} of its lane, which is {_text(rest[0])} by "
+                "now: nothing was written"
+            )
+        if kind is Answer.REPLACED:
+            raise StaleTurn(
+                f"attempt {fence.attempt} at step {fence.step} of turn {fence.turn_id!r} was replaced by attempt "
+                f"{rest[0]}: nothing was written"
+            )
+        return [kind, *rest]
+
+    async def _must_wait(self) -> bool:
+        if self._wait_for_disk is None:
+            self._wait_for_disk = await _needs_waitaof(self._redis)
+        return self._wait_for_disk
+
+    async def _synced(self, connection: Redis) -> None:
+        local, _ = await _answer(
+            connection.execute_command("WAITAOF", 1, 0, round(_WAIT_FOR_DISK.total_seconds() * 1000))
+        )
+        if local < 1:
+            raise ServiceUnavailable(
+                f"Redis did not bring a commit to its disk within {_WAIT_FOR_DISK.total_seconds():g} s. The commit may "
+                "stand; the turn's record tells. Look at the server's disk"
+            )
+
+    @asynccontextmanager
+    async def _one_connection(self) -> AsyncIterator[Redis]:
+        connection = self._redis.client()
+        async with connection:
+            yield connection
+
+
+async def _needs_waitaof(redis: Redis) -> bool:
+    try:
+        settings = await _answer(redis.config_get("append*"))
+        found = {_text(k): _text(v) for k, v in settings.items()}
+        return found.get("appendonly") == "yes" and found.get("appendfsync") != "always"
+    except StoreError:
+        # A managed server that does not show its settings.
+        persistence = await _answer(redis.info("persistence"))
+        return str(persistence.get("aof_enabled")) == "1"
+
+
+async def _answer(call: Awaitable[T] | T) -> T:
+    """Wait for a call to Redis, with its errors told apart by what can be done about them."""
+    try:
+        return await cast("Awaitable[T]", call)
+    except OutOfMemoryError as error:
+        raise StoreFull(
+            f"Redis refused a write: {error}. Nothing was written; raise maxmemory or free some, then submit again"
+        ) from error
+    except (AuthenticationError, AuthorizationError, NoPermissionError, ReadOnlyError) as error:
+        raise StoreError(f"Redis refused: {error}. Check LANEWAY_REDIS_URL and the user's permissions") from error
+    except (ConnectionError, TimeoutError, OSError) as error:
+        raise ServiceUnavailable(f"Redis does not answer: {error}. Check LANEWAY_REDIS_URL and the server") from error
+    except ResponseError as error:
+        if "OOM" in str(error):
+            raise StoreFull(f"Redis refused a write: {error}. Nothing was written; free some memory") from error
+        raise StoreError(f"Redis answered with an error: {error}") from error
+    except RedisError as error:
+        raise ServiceUnavailable(f"Redis failed: {error}. Check LANEWAY_REDIS_URL and the server") from error
+
+
+def lost(checkpoint: CheckpointRef, why: str) -> CheckpointLost:
+    """The error for committed history that is missing."""
+    return CheckpointLost(
+        f"committed history is missing from Redis ({why}; checkpoint {checkpoint}). Nothing was sent; restore Redis "
+        "from a backup that has this lane, or start a new conversation"
+    )
+
+
+def _checked(encoded: Sequence[bytes], base: CheckpointRef, *, first: int, after: str) -> Sequence[StoredEntry]:
+    if len(encoded) != base.length - first:
+        raise lost(base, f"epoch {base.epoch} has {first + len(encoded)} entries of {base.length}")
+    entries = decode_entries(encoded, after=after, epoch=base.epoch, first_index=first)
+    if encoded and encoded[-1][:16].hex() != base.digest:
+        raise lost(base, "the head names another last entry")
+    return entries
+
+
+def _head(fields: Mapping[str, bytes]) -> Head:
+    if not fields:
+        return Head()
+    return Head(
+        version=int(fields["v"]),
+        checkpoint=CheckpointRef(int(fields["e"]), int(fields["n"]), fields["d"].decode()),
+        turn_id=fields["t"].decode(),
+        extras=json.loads(fields["x"]),
+    )
+
+
+def _pairs(flat: Sequence[bytes]) -> dict[str, bytes]:
+    return {flat[i].decode(): flat[i + 1] for i in range(0, len(flat), 2)}
+
+
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _conflict(turn_id: str) -> TurnConflict:
+    return TurnConflict(f"turn id {turn_id!r} was used with another prompt: give this prompt an id of its own")

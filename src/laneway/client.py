@@ -1,0 +1,374 @@
+"""The client: submits turns, waits for them, and reads what lanes hold."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import blake2b
+from typing import Any
+from uuid import uuid4
+
+from temporalio.client import (
+    Client,
+    WithStartWorkflowOperation,
+    WorkflowQueryFailedError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from laneway.activities.agents import Agents
+from laneway.activities.wire import (
+    CANCEL_TURN,
+    LANE_STATUS,
+    LANE_WORKFLOW,
+    SUBMIT_TURN,
+    CancelRequest,
+    LaneInput,
+    LaneLimits,
+    LaneView,
+    QueuedTurn,
+    SubmitReceipt,
+    WhenBusy,
+)
+from laneway.connect import connect_redis, connect_temporal
+from laneway.errors import InvalidInput, LaneBusy, ServiceUnavailable, TurnConflict
+from laneway.history.checkpoints import CheckpointRef
+from laneway.history.lanes import LaneKey, check_name
+from laneway.history.records import TurnRecord
+from laneway.history.store import HistoryStore
+from laneway.settings import Settings
+from laneway.turns import CancelOutcome, Turn, TurnResult
+from laneway.watch import LaneWatch
+
+__all__ = ["Conversation", "LaneStatus", "LanewayClient"]
+
+_ACCEPT_TIMEOUT = timedelta(seconds=30)
+_QUERY_TIMEOUT = timedelta(seconds=5)
+
+
+@dataclass(frozen=True)
+class LaneStatus:
+    """What a lane is doing.
+
+    Attributes:
+        lane: which.
+        head: its committed checkpoint.
+        version: how many turns it has committed.
+        epoch: its cache epoch.
+        running: whether its workflow is open; an idle lane's is not, and the next submit starts it again.
+        turn: the turn that runs; None where none does.
+        step: the step that it is at, from 0.
+        queue: the turns that wait, in order.
+        cancelling: whether the turn that runs is being cancelled.
+    """
+
+    lane: LaneKey
+    head: CheckpointRef
+    version: int
+    running: bool
+    turn: str | None = None
+    step: int = 0
+    queue: Sequence[str] = ()
+    cancelling: bool = False
+
+    @property
+    def epoch(self) -> int:
+        return self.head.epoch
+
+
+class LanewayClient:
+    """Made by `Laneway.client`, or by `LanewayClient.connect` for readers who have no application."""
+
+    def __init__(self, agents: Agents, settings: Settings, temporal: Client, store: HistoryStore, watch: LaneWatch) -> None:
+        self.agents = agents
+        self.settings = settings
+        self.temporal = temporal
+        self.store = store
+        self.watch = watch
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._registered: set[str] = set()
+        self._limits = LaneLimits(
+            queue=settings.queue_limit,
+            turns=settings.max_turns_per_run,
+            idle=settings.idle_timeout.total_seconds(),
+            heartbeat=settings.heartbeat_timeout.total_seconds(),
+            step=settings.step_timeout.total_seconds(),
+        )
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(cls, agents: Agents, settings: Settings) -> AsyncIterator[LanewayClient]:
+        """Connect to both servers.
+
+        Raises:
+            ServiceUnavailable, ConfigurationError: a server cannot be reached, or a setting cannot work.
+        """
+        redis = await connect_redis(settings)
+        watch = LaneWatch(redis)
+        try:
+            temporal = await connect_temporal(settings)
+            store = HistoryStore(
+                redis,
+                prefix=settings.redis_prefix,
+                stage_ttl=settings.stage_ttl,
+                events_max_length=settings.events_max_length,
+                durability=settings.redis_durability,
+            )
+            yield cls(agents, settings, temporal, store, watch)
+        finally:
+            await watch.close()
+            await redis.aclose()
+
+    def conversation(self, conversation_id: str) -> Conversation:
+        """A conversation, new or old.
+
+        Raises:
+            InvalidInput: the id cannot be one.
+        """
+        return Conversation(self, check_name(conversation_id, what="the conversation id"))
+
+    async def lanes(self, conversation_id: str | None = None) -> list[LaneKey]:
+        """All lanes, or those of one conversation."""
+        return await self.store.lanes(conversation_id)
+
+    def turn(self, lane: LaneKey, turn_id: str) -> Turn:
+        """A turn that was submitted before, by this client or another."""
+        return Turn(self, lane, check_name(turn_id, what="the turn id"))
+
+    async def turns(self, lane: LaneKey) -> list[TurnRecord]:
+        """How each ended turn of a lane ended, in order."""
+        return await self.store.records(lane)
+
+    async def messages(self, lane: LaneKey) -> list[Any]:
+        """A lane's committed native messages.
+
+        Raises:
+            UnknownAgent: the agent is not registered here.
+            CheckpointLost, CheckpointCorrupt: they are missing or altered.
+        """
+        adapter = self.agents[lane.agent]
+        head = await self.store.head(lane)
+        return [adapter.decode(entry.payload) for entry in await self.store.history(lane, head.checkpoint)]
+
+    async def status(self, lane: LaneKey) -> LaneStatus:
+        """What a lane is doing.
+
+        Raises:
+            ServiceUnavailable: Temporal or Redis does not answer, or the lane is open and no worker is there to tell.
+        """
+        head = await self.store.head(lane)
+        view: LaneView | None = None
+        try:
+            view = await self.temporal.get_workflow_handle(lane.workflow_id).query(
+                LANE_STATUS, result_type=LaneView, rpc_timeout=_QUERY_TIMEOUT
+            )
+            description = await self.temporal.get_workflow_handle(lane.workflow_id).describe()
+            running = description.close_time is None
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise _unavailable(error, "no worker answers for the lane") from error
+            running = False
+        except WorkflowQueryFailedError as error:
+            raise ServiceUnavailable(f"the lane does not tell what it is doing: {error}") from error
+        if view is None or not running:
+            return LaneStatus(lane, head.checkpoint, head.version, running=False)
+        return LaneStatus(
+            lane,
+            head.checkpoint,
+            head.version,
+            running=True,
+            turn=view.turn,
+            step=view.step,
+            queue=tuple(view.queue),
+            cancelling=view.cancelling,
+        )
+
+    # Turns ------------------------------------------------------------------------------------------------------------
+
+    async def submit(
+        self,
+        lane: LaneKey,
+        prompt: bytes,
+        *,
+        turn_id: str | None,
+        timeout: timedelta | None,
+        when_busy: WhenBusy,
+        cancel_waiting: bool,
+    ) -> Turn:
+        """Have a lane accept a turn; calls on one lane are accepted in the order in which they were made."""
+        turn_id = uuid4().hex if turn_id is None else check_name(turn_id, what="the turn id")
+        limit = self.settings.max_prompt_bytes
+        if len(prompt) > limit:
+            raise InvalidInput(
+                f"the prompt has {len(prompt)} bytes, and at most {limit} are allowed: shorten it, or raise "
+                "LANEWAY_MAX_PROMPT_BYTES"
+            )
+        if timeout is not None and timeout <= timedelta(0):
+            raise InvalidInput(f"the timeout is {timeout}: give a positive one, or none")
+        digest = blake2b(prompt, digest_size=12).hexdigest()
+        queued = QueuedTurn(
+            turn_id, digest, t=None if timeout is None else timeout.total_seconds(), b=when_busy, w=cancel_waiting
+        )
+        # Nothing is awaited before the lock, which serves in the order of asking.
+        async with self._locks.setdefault(lane.lane_id, asyncio.Lock()):
+            if lane.lane_id not in self._registered:
+                await self.store.register(lane)
+                self._registered.add(lane.lane_id)
+            known = await self.store.put_input(lane, turn_id, digest=digest, prompt=prompt)
+            if isinstance(known, TurnRecord):
+                return Turn(self, lane, turn_id)
+            await self._accept(lane, queued)
+        return Turn(self, lane, turn_id, since=known)
+
+    async def _accept(self, lane: LaneKey, turn: QueuedTurn) -> None:
+        try:
+            async with asyncio.timeout(_ACCEPT_TIMEOUT.total_seconds()):
+                receipt = await self._update(lane, turn)
+        except TimeoutError:
+            raise ServiceUnavailable(
+                f"no worker accepted turn {turn.id!r} within {_ACCEPT_TIMEOUT.total_seconds():g} s on task queue "
+                f"{self.settings.task_queue!r}. Start one (`laneway worker APP`), then submit again with the same turn id"
+            ) from None
+        except WorkflowUpdateFailedError as error:
+            cause = error.cause
+            if isinstance(cause, ApplicationError) and cause.type == LaneBusy.code:
+                await self.store.drop_input(lane, turn.id)
+                raise LaneBusy(
+                    f"the lane of conversation {lane.conversation!r} with agent {lane.agent!r} did not accept turn "
+                    f"{turn.id!r}: {cause.message}. Try again later"
+                ) from None
+            raise ServiceUnavailable(f"the lane did not accept turn {turn.id!r}: {cause}") from error
+        if receipt.s == "conflict":
+            raise TurnConflict(f"turn id {turn.id!r} was used with another prompt: give this prompt an id of its own")
+
+    async def _update(self, lane: LaneKey, turn: QueuedTurn) -> SubmitReceipt:
+        while True:
+            start = WithStartWorkflowOperation(
+                LANE_WORKFLOW,
+                LaneInput(lane.conversation, lane.agent, lane.contract, self._limits),
+                id=lane.workflow_id,
+                task_queue=self.settings.task_queue,
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            )
+            try:
+                return await self.temporal.execute_update_with_start_workflow(
+                    SUBMIT_TURN, turn, id=turn.id, start_workflow_operation=start, result_type=SubmitReceipt
+                )
+            except WorkflowUpdateRPCTimeoutOrCancelledError:
+                # The server gave up waiting for a worker; it waits for this call's own end.
+                await asyncio.sleep(0.05)
+            except RPCError as error:
+                if error.status not in (RPCStatusCode.NOT_FOUND, RPCStatusCode.ABORTED, RPCStatusCode.RESOURCE_EXHAUSTED):
+                    raise _unavailable(error, "Temporal did not take the turn") from error
+                # The lane was completing or continuing as new: its next run takes the turn.
+                await asyncio.sleep(0.02)
+
+    async def cancel(self, turn: Turn) -> CancelOutcome:
+        """See `Turn.cancel`."""
+        record = await self.store.record(turn.lane, turn.turn_id)
+        if record is None:
+            if not await self.store.is_pending(turn.lane, turn.turn_id):
+                record = await self.store.record(turn.lane, turn.turn_id)
+                return "unknown" if record is None else _CANCELS[record.outcome]
+            try:
+                await self.temporal.get_workflow_handle(turn.lane.workflow_id).signal(
+                    CANCEL_TURN, CancelRequest(turn.turn_id)
+                )
+            except RPCError as error:
+                if error.status is not RPCStatusCode.NOT_FOUND:
+                    raise _unavailable(error, "Temporal did not take the cancellation") from error
+                record = await self.store.record(turn.lane, turn.turn_id)
+                return "unknown" if record is None else _CANCELS[record.outcome]
+            record = await turn.record()
+        return _CANCELS[record.outcome]
+
+    def decode_output(self, agent: str, output: str) -> object:
+        """A stored output, of the agent's output type."""
+        return self.agents[agent].decode_output(output)
+
+
+_CANCELS: dict[str, CancelOutcome] = {
+    "cancelled": "cancelled",
+    "committed": "already_committed",
+    "failed": "already_failed",
+}
+
+
+class Conversation:
+    """A conversation with the application's agents. Made by `LanewayClient.conversation`."""
+
+    def __init__(self, client: LanewayClient, conversation_id: str) -> None:
+        self._client = client
+        self.conversation_id = conversation_id
+
+    def __repr__(self) -> str:
+        return f"Conversation({self.conversation_id!r})"
+
+    def lane(self, agent: str) -> LaneKey:
+        """The conversation's lane with an agent, under the agent's present contract.
+
+        Raises:
+            UnknownAgent: no agent of that name is registered.
+        """
+        return self._client.agents.lane(self.conversation_id, agent)
+
+    async def submit(
+        self,
+        agent: str,
+        prompt: Any,
+        *,
+        turn_id: str | None = None,
+        timeout: timedelta | float | None = None,
+        when_busy: WhenBusy = "enqueue",
+        cancel_waiting: bool = False,
+    ) -> Turn:
+        """Submit a turn, and return once the lane has accepted it: from then on it ends exactly once.
+
+        Args:
+            agent: which agent.
+            prompt: what the agent's framework takes; for Pydantic AI text, or a sequence with images and documents.
+            turn_id: names the turn, so that submitting it again gives the first outcome; by default a new name.
+            timeout: how long the turn may take, its waiting included; seconds where it is a number.
+            when_busy: where the lane is busy, wait (`enqueue`), raise LaneBusy (`reject`), or cancel the turn that runs
+                and go next (`interrupt`).
+            cancel_waiting: with `interrupt`, cancel the turns that wait as well.
+
+        Raises:
+            InvalidInput: the prompt, the turn id or the timeout cannot be one.
+            UnknownAgent, LaneBusy, TurnConflict, ServiceUnavailable: see there.
+        """
+        lane = self.lane(agent)
+        blob = self._client.agents[agent].encode_prompt(prompt)
+        if isinstance(timeout, int | float):
+            timeout = timedelta(seconds=timeout)
+        return await self._client.submit(
+            lane, blob, turn_id=turn_id, timeout=timeout, when_busy=when_busy, cancel_waiting=cancel_waiting
+        )
+
+    async def ask(
+        self, agent: str, prompt: Any, *, turn_id: str | None = None, timeout: timedelta | float | None = None
+    ) -> TurnResult[Any]:
+        """Submit a turn and wait for its result. See `submit` and `Turn.result`."""
+        return await (await self.submit(agent, prompt, turn_id=turn_id, timeout=timeout)).result()
+
+    def turn(self, agent: str, turn_id: str) -> Turn:
+        """A turn that was submitted before."""
+        return self._client.turn(self.lane(agent), turn_id)
+
+    async def messages(self, agent: str) -> list[Any]:
+        """The committed native messages. See `LanewayClient.messages`."""
+        return await self._client.messages(self.lane(agent))
+
+    async def status(self, agent: str) -> LaneStatus:
+        """What the lane is doing. See `LanewayClient.status`."""
+        return await self._client.status(self.lane(agent))
+
+
+def _unavailable(error: RPCError, what: str) -> ServiceUnavailable:
+    return ServiceUnavailable(f"{what}: {error.message} ({error.status.name}). Check LANEWAY_TEMPORAL_ADDRESS")

@@ -1,0 +1,145 @@
+"""A turn as its caller sees it: its result, its events, and a way to stop it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from laneway.errors import CheckpointLost, TurnCancelled, TurnFailed, TurnTimedOut
+from laneway.history.checkpoints import CheckpointRef
+from laneway.history.lanes import LaneKey
+from laneway.history.records import TERMINAL, LaneEvent, Outcome, TurnRecord, TurnUsage
+
+if TYPE_CHECKING:
+    from laneway.client import LanewayClient
+
+__all__ = ["CancelOutcome", "Turn", "TurnResult"]
+
+T = TypeVar("T")
+
+CancelOutcome = Literal["cancelled", "already_committed", "already_failed", "unknown"]
+"""What became of a cancellation: the turn was cancelled, by this call or an earlier one; it had ended otherwise; or no
+turn of that id is known."""
+
+
+@dataclass(frozen=True)
+class TurnResult(Generic[T]):
+    """A committed turn.
+
+    Attributes:
+        output: the agent's output: of its output type where the caller has the agent, else as JSON gives it.
+        outcome: `committed`.
+        turn_id: the turn.
+        usage: what it used.
+        checkpoint: the lane's head after it.
+        steps: how many steps it took.
+    """
+
+    output: T
+    outcome: Outcome
+    turn_id: str
+    usage: TurnUsage
+    checkpoint: CheckpointRef
+    steps: int
+
+
+class Turn:
+    """A turn that a lane has accepted.
+
+    Attributes:
+        turn_id: the turn.
+        lane: its lane.
+    """
+
+    def __init__(self, client: LanewayClient, lane: LaneKey, turn_id: str, *, since: str = "0-0") -> None:
+        self._client = client
+        self._since = since
+        self.lane = lane
+        self.turn_id = turn_id
+
+    def __repr__(self) -> str:
+        return f"Turn({self.turn_id!r}, conversation={self.lane.conversation!r}, agent={self.lane.agent!r})"
+
+    async def record(self) -> TurnRecord:
+        """Wait for the turn to end, and say how it did: committed, failed or cancelled."""
+        store = self._client.store
+        if (record := await store.record(self.lane, self.turn_id)) is not None:
+            return record
+        async with self._client.watch.watching(store.names(self.lane).wake, self.turn_id) as watcher:
+            while (record := await store.record(self.lane, self.turn_id)) is None:
+                await watcher.wait()
+        return record
+
+    async def result(self) -> TurnResult[Any]:
+        """Wait for the turn's commit.
+
+        Raises:
+            TurnFailed: it failed; the error has the cause's type and message. TurnTimedOut where its timeout passed.
+            TurnCancelled: it was cancelled.
+        """
+        record = await self.record()
+        if record.outcome == "cancelled":
+            raise TurnCancelled(f"turn {self.turn_id!r} was cancelled; nothing of it is kept", turn_id=self.turn_id)
+        if record.outcome == "failed":
+            kind = TurnTimedOut if record.error_type == TurnTimedOut.code else TurnFailed
+            raise kind(
+                f"turn {self.turn_id!r} failed: {record.error_type}: {record.error_message}",
+                turn_id=self.turn_id,
+                error_type=record.error_type or "unknown",
+                error_message=record.error_message or "",
+            )
+        assert record.checkpoint is not None
+        return TurnResult(
+            output=await self._output(record),
+            outcome=record.outcome,
+            turn_id=self.turn_id,
+            usage=record.usage,
+            checkpoint=record.checkpoint,
+            steps=record.steps,
+        )
+
+    async def _output(self, record: TurnRecord) -> object:
+        assert record.checkpoint is not None
+        if not record.output_in_history:
+            return self._client.decode_output(self.lane.agent, record.output or "null")
+        try:
+            entry = await self._client.store.entry(self.lane, record.checkpoint)
+        except CheckpointLost as error:
+            raise CheckpointLost(
+                f"the output of turn {self.turn_id!r} is no longer in Redis: the history that held it was rewritten, "
+                "and the time for which the older one is kept has passed"
+            ) from error
+        adapter = self._client.agents[self.lane.agent]
+        return adapter.output_of(adapter.decode(entry.payload))
+
+    async def events(self, *, after: str | None = None) -> AsyncIterator[LaneEvent]:
+        """What happens in the turn, as it happens, up to and with its end.
+
+        Args:
+            after: go on after this event, whose `event_id` an earlier reader saw last.
+        """
+        store = self._client.store
+        last = after or self._since
+        async with self._client.watch.watching(store.names(self.lane).wake) as watcher:
+            while True:
+                record = await store.record(self.lane, self.turn_id)
+                while events := await store.events(self.lane, after=last):
+                    for event in events:
+                        last = event.event_id
+                        if event.turn_id == self.turn_id:
+                            yield event
+                            if event.terminal:
+                                return
+                if record is not None:
+                    # The stream was trimmed since: its end is all that can be told.
+                    yield LaneEvent(TERMINAL[record.outcome], self.turn_id)
+                    return
+                await watcher.wait()
+
+    async def cancel(self) -> CancelOutcome:
+        """Stop the turn, wherever it is, and wait until it has ended.
+
+        Where no worker runs, this waits for one: the cancellation takes effect when one comes.
+        """
+        return await self._client.cancel(self)

@@ -1,0 +1,146 @@
+"""Hears when something happens on lanes: one subscription for all that a client waits for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+__all__ = ["LaneWatch", "Watcher"]
+
+_MAX_QUIET_LANES = 1000
+_PAUSE_SECONDS = 0.1
+
+
+@dataclass(eq=False)
+class Watcher:
+    """Waits for news of a lane.
+
+    Attributes:
+        turn_id: news of this turn's end only; None for any news.
+    """
+
+    turn_id: str | None
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def tell(self) -> None:
+        self._news.set()
+
+    async def wait(self, seconds: float = 30.0) -> None:
+        """Return when there is news, or may be: at the latest after `seconds`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+        self._news.clear()
+
+
+@dataclass(eq=False)
+class _Lane:
+    watchers: set[Watcher] = field(default_factory=set[Watcher])
+    subscribed: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class LaneWatch:
+    """Turns the messages of lanes' channels into news.
+
+    A message may be lost while the connection is; so whoever waits looks for itself after each piece of news, and all
+    are woken when the connection is back.
+    """
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._lanes: OrderedDict[str, _Lane] = OrderedDict()
+        self._pubsub: Any = None
+        self._reader: asyncio.Task[None] | None = None
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._reader is not None:
+            self._reader.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._reader
+        if self._pubsub is not None:
+            with suppress(RedisError, OSError):
+                await self._pubsub.aclose()
+
+    @asynccontextmanager
+    async def watching(self, channel: str, turn_id: str | None = None) -> AsyncIterator[Watcher]:
+        """Hear of a lane, from before the block begins until it ends."""
+        watcher = Watcher(turn_id)
+        lane = self._lanes.get(channel)
+        if lane is None:
+            lane = self._lanes[channel] = _Lane()
+            lane.watchers.add(watcher)
+            await self._subscribe(channel)
+        else:
+            self._lanes.move_to_end(channel)
+            lane.watchers.add(watcher)
+        try:
+            with suppress(TimeoutError):
+                # Without the confirmation news may be missed; whoever waits looks again from time to time.
+                async with asyncio.timeout(5.0):
+                    await lane.subscribed.wait()
+            yield watcher
+        finally:
+            lane.watchers.discard(watcher)
+            await self._forget_quiet()
+
+    async def _subscribe(self, channel: str) -> None:
+        if self._pubsub is None:
+            self._pubsub = self._redis.pubsub()
+        with suppress(RedisError, OSError):
+            await self._pubsub.subscribe(channel)
+        if self._reader is None:
+            self._reader = asyncio.create_task(self._listen(), name="laneway-watch")
+
+    async def _forget_quiet(self) -> None:
+        if len(self._lanes) <= _MAX_QUIET_LANES:
+            return
+        quiet = [channel for channel, lane in self._lanes.items() if not lane.watchers]
+        for channel in quiet[: len(self._lanes) - _MAX_QUIET_LANES]:
+            del self._lanes[channel]
+            with suppress(RedisError, OSError):
+                await self._pubsub.unsubscribe(channel)
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                message = await self._pubsub.get_message(timeout=None)
+            except (RedisError, OSError):
+                await self._reconnect()
+                continue
+            if message is None:
+                await asyncio.sleep(0)
+                continue
+            lane = self._lanes.get(message["channel"].decode())
+            if lane is None:
+                continue
+            if message["type"] == "subscribe":
+                lane.subscribed.set()
+                self._tell(lane, "")
+            elif message["type"] == "message":
+                self._tell(lane, message["data"].decode())
+
+    def _tell(self, lane: _Lane, word: str) -> None:
+        ended = word.removeprefix("end:") if word.startswith("end:") else None
+        for watcher in lane.watchers:
+            if watcher.turn_id is None or not word or watcher.turn_id == ended:
+                watcher.tell()
+
+    async def _reconnect(self) -> None:
+        await asyncio.sleep(_PAUSE_SECONDS)
+        with suppress(RedisError, OSError):
+            await self._pubsub.aclose()
+        self._pubsub = self._redis.pubsub()
+        channels = list(self._lanes)
+        with suppress(RedisError, OSError):
+            if channels:
+                await self._pubsub.subscribe(*channels)
+        for lane in self._lanes.values():
+            self._tell(lane, "")

@@ -1,0 +1,72 @@
+"""A worker: the one place where store, adapters, activities and the lane workflow are put together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+from temporalio.worker import Worker
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+from laneway.activities.agents import Agents
+from laneway.activities.steps import Steps
+from laneway.connect import connect_redis, connect_temporal
+from laneway.history.cache import HistoryCache
+from laneway.history.store import HistoryStore
+from laneway.settings import Settings
+from laneway.workflows.lane import LaneWorkflow
+
+__all__ = ["open_store", "run_worker"]
+
+_MAX_STEPS = 200
+_SHUTDOWN_GRACE = timedelta(seconds=5)
+# A killed worker's lanes go to another one after this long; Temporal's default of 10 s would be felt.
+_STICKY_TIMEOUT = timedelta(seconds=1)
+# How often a step tells Temporal that it lives: a cancellation is heard at this pace.
+_HEARTBEAT_INTERVAL = timedelta(seconds=0.5)
+
+
+@asynccontextmanager
+async def open_store(settings: Settings) -> AsyncIterator[HistoryStore]:
+    """Connect to Redis."""
+    redis = await connect_redis(settings)
+    try:
+        yield HistoryStore(
+            redis,
+            prefix=settings.redis_prefix,
+            stage_ttl=settings.stage_ttl,
+            events_max_length=settings.events_max_length,
+            durability=settings.redis_durability,
+        )
+    finally:
+        await redis.aclose()
+
+
+@asynccontextmanager
+async def run_worker(agents: Agents, settings: Settings) -> AsyncIterator[None]:
+    """Run the lane workflow and its activities while the context is open."""
+    async with open_store(settings) as store:
+        temporal = await connect_temporal(settings)
+        interval = min(_HEARTBEAT_INTERVAL, settings.heartbeat_timeout / 4)
+        steps = Steps(
+            store, agents, cache=HistoryCache(settings.history_cache_bytes), heartbeat_interval=interval
+        )
+        restrictions = SandboxRestrictions.default.with_passthrough_modules("laneway")
+        worker = Worker(
+            temporal,
+            task_queue=settings.task_queue,
+            workflows=[LaneWorkflow],
+            activities=[steps.step, steps.abort],
+            workflow_runner=SandboxedWorkflowRunner(restrictions=restrictions),
+            max_concurrent_activities=_MAX_STEPS,
+            max_heartbeat_throttle_interval=interval,
+            default_heartbeat_throttle_interval=interval,
+            sticky_queue_schedule_to_start_timeout=_STICKY_TIMEOUT,
+            graceful_shutdown_timeout=_SHUTDOWN_GRACE,
+        )
+        try:
+            async with worker:
+                yield
+        finally:
+            await agents.close()

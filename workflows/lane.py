@@ -1,0 +1,251 @@
+"""The lane workflow: accepts turns, runs them one after another, and ends each exactly once.
+
+It never sees a message. It holds the queue and decides; a turn's data is in Redis, and what the step activities answer
+says only how it goes on. Of the events that a turn writes here none is more than it needs: the update is answered at
+once, the step that comes to the output commits, and one timer watches for idleness however many turns there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, is_cancelled_exception
+
+from laneway.activities.wire import (
+    ABORT_TURN,
+    CANCEL_TURN,
+    LANE_STATUS,
+    LANE_WORKFLOW,
+    RUN_STEP,
+    SUBMIT_TURN,
+    AbortInput,
+    CancelRequest,
+    Ending,
+    LaneInput,
+    LaneView,
+    QueuedTurn,
+    StepInput,
+    StepOutcome,
+    SubmitReceipt,
+)
+from laneway.workflows.queue import LaneQueue
+
+__all__ = ["LaneWorkflow"]
+
+# Unlimited: how often a provider is asked again is decided in the activity, by the agent's policy; a worker's death is
+# not held against the turn.
+_STEP_RETRIES = RetryPolicy(initial_interval=timedelta(milliseconds=500), maximum_interval=timedelta(seconds=10))
+_ABORT_RETRIES = RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=10))
+
+
+@workflow.defn(name=LANE_WORKFLOW)
+class LaneWorkflow:
+    """One lane: one conversation, one agent, one contract."""
+
+    @workflow.init
+    def __init__(self, lane: LaneInput) -> None:
+        self._lane = lane
+        self._queue = LaneQueue.restored(lane)
+        self._version = lane.head
+        self._step = 0
+        self._running: asyncio.Task[StepOutcome] | None = None
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._timers: dict[str, asyncio.Task[None]] = {}
+        self._last_active = 0.0
+        self._idle = False
+        self._ended_here = 0
+
+    @workflow.run
+    async def run(self, lane: LaneInput) -> None:
+        self._last_active = workflow.time()
+        for turn in self._queue.waiting:
+            self._watch_deadline(turn)
+        idleness = asyncio.create_task(self._watch_idleness())
+        while True:
+            await workflow.wait_condition(lambda: bool(self._queue.waiting) or self._idle)
+            if self._queue.waiting:
+                await self._take(self._queue.next())
+                self._last_active = workflow.time()
+            if self._must_continue_as_new():
+                await workflow.wait_condition(self._is_settled)
+                idleness.cancel()
+                workflow.continue_as_new(self._carried())
+            if self._idle and not self._queue.waiting:
+                await workflow.wait_condition(self._is_settled)
+                if not self._queue.waiting:
+                    return
+
+    def _is_settled(self) -> bool:
+        return workflow.all_handlers_finished() and not self._queue.leaving
+
+    # Turns ------------------------------------------------------------------------------------------------------------
+
+    async def _take(self, turn: QueuedTurn) -> None:
+        self._step = 0
+        while True:
+            ending = self._queue.ending
+            outcome = await (self._take_step(turn) if ending is None else self._abort(turn, ending, self._step))
+            if outcome is None:
+                continue
+            if outcome.s != "next":
+                break
+            self._step += 1
+        if outcome.s == "committed" and outcome.v:
+            self._version = outcome.v
+        self._finish(turn)
+
+    def _finish(self, turn: QueuedTurn) -> None:
+        if (timer := self._timers.pop(turn.id, None)) is not None:
+            timer.cancel()
+        self._queue.finish(turn)
+        self._ended_here += 1
+
+    async def _take_step(self, turn: QueuedTurn) -> StepOutcome | None:
+        """Run one step activity. None where it was stopped, for the turn to be ended."""
+        limits, lane = self._lane.limits, self._lane
+        request = StepInput(lane.c, lane.a, lane.k, turn.id, turn.p, self._step, self._version)
+        self._running = asyncio.create_task(
+            workflow.execute_activity(
+                RUN_STEP,
+                request,
+                result_type=StepOutcome,
+                start_to_close_timeout=timedelta(seconds=limits.step),
+                heartbeat_timeout=timedelta(seconds=limits.heartbeat),
+                retry_policy=_STEP_RETRIES,
+                cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            )
+        )
+        try:
+            return await self._running
+        except (ActivityError, CancelledError, asyncio.CancelledError) as error:
+            if is_cancelled_exception(error):
+                if self._queue.ending is None:
+                    # Nobody asked the lane for it: the workflow itself is being cancelled.
+                    raise
+                return None
+            cause = error.cause if isinstance(error, ActivityError) else None
+            kind = (cause.type if isinstance(cause, ApplicationError) else None) or type(cause).__name__
+            self._queue.end_current(Ending(turn.id, "failed", [kind, str(cause or error)]))
+            return None
+        finally:
+            self._running = None
+
+    async def _abort(self, turn: QueuedTurn, ending: Ending, steps: int) -> StepOutcome:
+        lane = self._lane
+        return await workflow.execute_local_activity(
+            ABORT_TURN,
+            AbortInput(lane.c, lane.a, lane.k, turn.id, turn.p, steps, ending.o, ending.e),
+            result_type=StepOutcome,
+            start_to_close_timeout=timedelta(seconds=30),
+            retry_policy=_ABORT_RETRIES,
+        )
+
+    def _end_turn(self, ending: Ending) -> None:
+        """Have a turn end without a commit, whether it waits or runs."""
+        if self._queue.end_current(ending):
+            if self._running is not None:
+                self._running.cancel()
+        elif (turn := self._queue.leave(ending.id)) is not None:
+
+            async def leave() -> None:
+                await self._abort(turn, ending, 0)
+                self._finish(turn)
+
+            self._leaving.add(task := asyncio.create_task(leave()))
+            task.add_done_callback(self._leaving.discard)
+
+    # Clocks -----------------------------------------------------------------------------------------------------------
+
+    def _watch_deadline(self, turn: QueuedTurn) -> None:
+        if turn.d is None:
+            return
+        deadline = turn.d
+
+        async def watch() -> None:
+            await asyncio.sleep(max(deadline - workflow.time(), 0))
+            where = "in the queue" if self._queue.current != turn.id else f"in step {self._step}"
+            self._timers.pop(turn.id, None)
+            error = ["TurnTimedOut", f"its timeout of {turn.t:g} s passed {where}"]
+            self._end_turn(Ending(turn.id, "failed", error))
+
+        self._timers[turn.id] = asyncio.create_task(watch())
+
+    async def _watch_idleness(self) -> None:
+        limit = self._lane.limits.idle
+        while True:
+            quiet = workflow.time() - self._last_active
+            if quiet >= limit and self._queue.current is None and not self._queue.waiting:
+                self._idle = True
+                return
+            await asyncio.sleep(max(limit - quiet, 1.0) if quiet < limit else limit)
+
+    # Continuing -------------------------------------------------------------------------------------------------------
+
+    def _must_continue_as_new(self) -> bool:
+        return self._ended_here >= self._lane.limits.turns or workflow.info().is_continue_as_new_suggested()
+
+    def _carried(self) -> LaneInput:
+        lane = self._lane
+        return LaneInput(
+            c=lane.c,
+            a=lane.a,
+            k=lane.k,
+            limits=lane.limits,
+            head=self._version,
+            queue=list(self._queue.waiting),
+            ledger=self._queue.ledger(),
+            ended=lane.ended + self._ended_here,
+        )
+
+    # Handlers ---------------------------------------------------------------------------------------------------------
+
+    @workflow.update(name=SUBMIT_TURN)
+    def submit(self, turn: QueuedTurn) -> SubmitReceipt:
+        """Accept a turn, or say what became of it where it was accepted before."""
+        known = self._queue.known(turn)
+        if known is not None:
+            return known
+        if turn.b == "interrupt":
+            if turn.w:
+                for waiting in list(self._queue.waiting):
+                    self._end_turn(Ending(waiting.id, "cancelled"))
+            if self._queue.current is not None:
+                self._end_turn(Ending(self._queue.current, "cancelled"))
+        if turn.t is not None:
+            turn = replace(turn, d=workflow.time() + turn.t)
+        position = self._queue.add(turn, next_up=turn.b == "interrupt")
+        self._watch_deadline(turn)
+        self._idle = False
+        return SubmitReceipt("new", position)
+
+    @submit.validator
+    def check_submit(self, turn: QueuedTurn) -> None:
+        """Reject a turn that cannot wait here; no event is written."""
+        if self._queue.known(turn) is not None:
+            return
+        limit = self._lane.limits.queue
+        busy = self._queue.current is not None or bool(self._queue.waiting)
+        if turn.b == "reject" and busy:
+            raise ApplicationError("the lane is busy", type="LaneBusy")
+        if turn.b != "interrupt" and len(self._queue.waiting) >= limit:
+            raise ApplicationError(f"{len(self._queue.waiting)} turns wait already, the limit is {limit}", type="LaneBusy")
+
+    @workflow.signal(name=CANCEL_TURN)
+    def cancel(self, request: CancelRequest) -> None:
+        """End a turn as cancelled, unless it has ended or its commit comes first."""
+        self._end_turn(Ending(request.id, "cancelled"))
+
+    @workflow.query(name=LANE_STATUS)
+    def status(self) -> LaneView:
+        """What runs and what waits."""
+        return LaneView(
+            turn=self._queue.current,
+            step=self._step,
+            queue=[turn.id for turn in self._queue.waiting],
+            cancelling=self._queue.ending is not None,
+            ended=self._lane.ended + self._ended_here,
+        )
