@@ -125,11 +125,20 @@ async def check_redis(client: Redis, settings: Settings) -> None:
             f"database number in {ENV_PREFIX}REDIS_URL"
         ) from error
     except (redis_errors.RedisError, OSError) as error:
-        reason = str(error) or f"no answer within {PROBE_TIMEOUT.total_seconds():g} s"
+        reason = _redis_reason(error)
         raise ServiceUnavailable(
             f"Redis does not answer at {settings.redis_address} ({reason}); start it, for example with "
             f"`laneway dev`, or set {ENV_PREFIX}REDIS_URL"
         ) from error
+
+
+def _redis_reason(error: Exception) -> str:
+    cause = error.__cause__ or error.__context__ or error
+    if isinstance(cause, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, TimeoutError | redis_errors.TimeoutError):
+        return f"no answer within {PROBE_TIMEOUT.total_seconds():g} s"
+    return str(error)
 
 
 def _read_tls(settings: Settings) -> bool | TLSConfig:
