@@ -1,0 +1,93 @@
+"""What tests share: the two servers, and applications that run on them.
+
+The servers are started once in each test process, when the first test asks for them. Each test has a task queue, a key
+prefix and a conversation of its own on them, so tests do not meet, and what one leaves behind no other sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+
+from tests.support.bench import Bench
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+    from laneway import LocalStack, Settings
+    from laneway.history.store import HistoryStore
+
+# Everything is imported where it is used: tests that need no server do not wait for these.
+
+
+@pytest.fixture(scope="session")
+def stack_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("stack")
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def stack(stack_dir: Path) -> AsyncIterator[LocalStack]:
+    """Temporal and Valkey, shared by all tests of this process."""
+    from laneway import LocalStack
+
+    async with LocalStack(stack_dir) as running:
+        yield running
+
+
+@pytest.fixture
+def settings(stack: LocalStack) -> Settings:
+    """The way to the servers, on a task queue and with a key prefix of the test's own."""
+    name = uuid4().hex[:12]
+    return stack.settings.model_copy(update={"task_queue": f"test-{name}", "redis_prefix": f"test-{name}"})
+
+
+@pytest.fixture
+def conversation_id() -> str:
+    """A conversation's id that no other test has."""
+    return f"conversation-{uuid4().hex[:12]}"
+
+
+@pytest.fixture
+async def redis(settings: Settings) -> AsyncIterator[Redis]:
+    """A connection to Valkey that answers bytes."""
+    from laneway.connect import connect_redis
+
+    connection = await connect_redis(settings)
+    yield connection
+    await connection.aclose()
+
+
+@pytest.fixture
+def store(settings: Settings, redis: Redis) -> HistoryStore:
+    """The store as the test's workers and clients see it."""
+    from laneway.history.store import HistoryStore
+
+    return HistoryStore(redis, prefix=settings.redis_prefix)
+
+
+@pytest.fixture
+async def bench(settings: Settings) -> AsyncIterator[Bench]:
+    """Starts workers and clients: `client = await bench.serve({"agent": PydanticAdapter(agent)})`."""
+    running = Bench(settings)
+    yield running
+    await running.close()
+
+
+@pytest.fixture
+def own_stack(tmp_path: Path) -> Callable[[], AbstractAsyncContextManager[LocalStack]]:
+    """Makes a stack of the test's own, for tests that stop servers or empty them."""
+
+    @asynccontextmanager
+    async def run() -> AsyncIterator[LocalStack]:
+        from laneway import LocalStack
+
+        async with LocalStack(tmp_path / "stack") as running:
+            yield running
+
+    return run

@@ -1,0 +1,1 @@
+"""Whole turns: what survives kills, failures and bad input."""

@@ -1,0 +1,1 @@
+"""What reaches a provider."""
