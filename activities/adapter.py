@@ -1,7 +1,7 @@
 """What an agent framework's adapter answers, and what it is given to take a step.
 
-The workflow and the steps' bookkeeping know no framework. An adapter says what the lane contract is, encodes and decodes
-native messages, and takes one step from a native checkpoint: the lane's messages and the adapter's own state.
+The workflow and the steps' bookkeeping know no framework. An adapter says what the lane contract is, encodes and
+decodes native messages, and takes one step from a native checkpoint: the lane's messages and the adapter's own state.
 """
 
 from __future__ import annotations
@@ -159,7 +159,5 @@ class Adapter(Protocol[M]):
 
 def digest_of(contract: Mapping[str, object]) -> str:
     """The digest of a lane contract: 16 hexadecimal characters."""
-
-
     text = json.dumps(contract, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return blake2b(text.encode(), digest_size=8).hexdigest()

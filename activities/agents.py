@@ -58,8 +58,8 @@ class Agents:
         contract = self._contracts[lane.agent]
         if contract != lane.contract:
             raise UnknownAgent(
-                f"agent {lane.agent!r} has contract {contract} here, and this lane was begun under {lane.contract}: its "
-                "model, settings, tools or output type have changed. Run a worker that has the agent as it was to "
+                f"agent {lane.agent!r} has contract {contract} here, and this lane was begun under {lane.contract}: "
+                "its model, settings, tools or output type have changed. Run a worker that has the agent as it was to "
                 "finish the lane's turns; new turns of the conversation go to a lane of the new contract"
             )
         return adapter

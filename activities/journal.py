@@ -16,9 +16,7 @@ class ToolJournal:
         write: keeps one result, unless the key holds one; returns what the key held, or None.
     """
 
-    def __init__(
-        self, finished: Mapping[str, bytes], write: Callable[[str, bytes], Awaitable[bytes | None]]
-    ) -> None:
+    def __init__(self, finished: Mapping[str, bytes], write: Callable[[str, bytes], Awaitable[bytes | None]]) -> None:
         self._finished = dict(finished)
         self._write = write
 

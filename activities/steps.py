@@ -1,8 +1,9 @@
 """The activities of a turn: a step, and the abort.
 
-A step loads what the turn has staged, lets the agent's adapter go one step further, and stages what came of it; the step
-that comes to the output commits. All that a step decides is in Redis before it reports, so an attempt that is repeated
-finds what was done and does not do it again. How a turn failed is written there as well: the workflow learns only that.
+A step loads what the turn has staged, lets the agent's adapter go one step further, and stages what came of it; the
+step that comes to the output commits. All that a step decides is in Redis before it reports, so an attempt that is
+repeated finds what was done and does not do it again. How a turn failed is written there too: the workflow learns
+only that it did.
 """
 
 from __future__ import annotations
@@ -174,8 +175,8 @@ class Steps:
         head = turn.head
         if request.v is not None and head.version < request.v:
             raise CheckpointLost(
-                f"the lane's head in Redis is at version {head.version}, and version {request.v} was committed: history "
-                "is missing. Nothing was sent; restore Redis from a backup that has this lane, or start a new "
+                f"the lane's head in Redis is at version {head.version}, and version {request.v} was committed: "
+                "history is missing. Nothing was sent; restore Redis from a backup that has this lane, or start a new "
                 "conversation"
             )
         if "in" not in turn.fields:
@@ -261,9 +262,7 @@ class Steps:
         after, entries = self._tail(attempt, result)
         lane_id = attempt.fence.lane.lane_id
         record = self._record(request, attempt, usage=result.usage)
-        record = replace(
-            record, outcome="committed", output=result.output, output_in_history=result.output_in_history
-        )
+        record = replace(record, outcome="committed", output=result.output, output_in_history=result.output_in_history)
         record = await self._store.commit(
             attempt.fence,
             base=attempt.base,
@@ -310,9 +309,7 @@ class Steps:
     ) -> StepOutcome:
         kind, message = cause_of(error)
         record = self._record(request, attempt, usage=_usage_so_far(attempt, request.n))
-        record = replace(
-            record, error_type=kind, error_message=message[:_MAX_ERROR_CHARS], attempts=tuple(attempts)
-        )
+        record = replace(record, error_type=kind, error_message=message[:_MAX_ERROR_CHARS], attempts=tuple(attempts))
         try:
             record = await self._store.abort(fence, record)
         except StoreError as refused:

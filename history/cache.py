@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from laneway.history.checkpoints import EMPTY, CheckpointRef
 
-__all__ = ["HistoryCache", "HeldHistory"]
+__all__ = ["HeldHistory", "HistoryCache"]
 
 
 @dataclass(frozen=True)

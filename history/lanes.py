@@ -67,9 +67,11 @@ class LaneKey:
         return f"lane:{self.conversation}:{self.agent}:{self.lane_id[:12]}"
 
     def to_json(self) -> str:
+        """The three names, as the index of lanes keeps them."""
         return json.dumps([self.conversation, self.agent, self.contract], ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
+        """Read what `to_json` gives."""
         conversation, agent, contract = json.loads(text)
         return cls(conversation, agent, contract)

@@ -67,31 +67,39 @@ class LaneNames:
 
     @classmethod
     def of(cls, prefix: str, lane: LaneKey) -> LaneNames:
+        """The names of `lane`'s keys, where every key begins with `prefix`."""
         return cls(f"{prefix}:{{{lane.lane_id}}}:")
 
     @property
     def head(self) -> str:
+        """The committed state."""
         return self.base + "head"
 
     @property
     def turns(self) -> str:
+        """The records of turns that have ended."""
         return self.base + "turns"
 
     @property
     def events(self) -> str:
+        """The stream."""
         return self.base + "events"
 
     @property
     def wake(self) -> str:
+        """The channel."""
         return self.base + "wake"
 
     def epoch(self, epoch: int) -> str:
+        """The entries of a cache epoch."""
         return f"{self.base}epoch:{epoch}"
 
     def turn(self, turn_id: str) -> str:
+        """An unfinished turn."""
         return f"{self.base}turn:{turn_id}"
 
     def stage(self, turn_id: str, epoch: int) -> str:
+        """The entries that a turn has staged for an epoch."""
         return f"{self.base}stage:{turn_id}:{epoch}"
 
 
@@ -133,8 +141,8 @@ return {known and 'exists' or 'ok', since}
 """
 )
 
-# ARGV 8, 9: the epoch and the length that the caller holds decoded. 10: milliseconds since 1970. 11: the event that says
-# the turn began, 12: the one that says this attempt began. Says 'ok', head, turn, first index of the entries, the
+# ARGV 8, 9: the epoch and the length that the caller holds decoded. 10: milliseconds since 1970. 11: the event that
+# says the turn began, 12: the one that says this attempt began. Says 'ok', head, turn, first index of the entries, the
 # entries, the staged entries.
 LOAD = (
     _FENCE
@@ -183,8 +191,8 @@ return {'ok'}
 )
 
 # ARGV 8: base epoch. 9: base length. 10: new epoch. 11: new length. 12: new digest. 13: extras. 14: record. 15: event.
-# 16: seconds that a replaced epoch is kept. 17...: encoded entries that were not staged before. Says 'ok' and the turn's
-# number.
+# 16: seconds that a replaced epoch is kept. 17...: encoded entries that were not staged before. Says 'ok' and the
+# turn's number.
 COMMIT = (
     _FENCE
     + """

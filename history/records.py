@@ -180,6 +180,7 @@ class LaneEvent:
         return self.kind in TERMINAL.values()
 
     def to_json(self) -> bytes:
+        """The stored form, without the id."""
         body: list[object] = [self.kind.value, self.turn_id, self.step, self.attempt]
         if self.data:
             body.append(self.data)
@@ -187,5 +188,6 @@ class LaneEvent:
 
     @classmethod
     def from_json(cls, event_id: str, blob: bytes) -> Self:
+        """Read what `to_json` gives."""
         kind, turn_id, step, attempt, *rest = json.loads(blob)
         return cls(EventKind(kind), turn_id, step, attempt, rest[0] if rest else {}, event_id)

@@ -1,7 +1,7 @@
 """Histories in Redis or Valkey: load, stage, commit, abort. The only module of `history` that does I/O.
 
-A turn's writes go apart from the head until `commit` moves the head to them in one script, or `abort` drops them in one.
-Every write carries a `Fence`; a writer whose turn has ended, or that a later attempt has replaced, writes nothing.
+A turn's writes go apart from the head until `commit` moves the head to them in one script, or `abort` drops them in
+one. Every write carries a `Fence`; a writer whose turn has ended, or that a later attempt has replaced, writes nothing.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, cast
 
 from redis.asyncio import Redis
-from redis.commands.core import AsyncScript
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
@@ -27,7 +26,15 @@ from redis.exceptions import (
     TimeoutError,
 )
 
-from laneway.errors import CheckpointCorrupt, CheckpointLost, ServiceUnavailable, StaleTurn, StoreError, StoreFull, TurnConflict
+from laneway.errors import (
+    CheckpointCorrupt,
+    CheckpointLost,
+    ServiceUnavailable,
+    StaleTurn,
+    StoreError,
+    StoreFull,
+    TurnConflict,
+)
 from laneway.history import layout
 from laneway.history.checkpoints import EMPTY, CheckpointRef, StoredEntry, decode_entries, encode_entries
 from laneway.history.lanes import LaneKey
@@ -38,9 +45,8 @@ __all__ = ["Durability", "Fence", "Head", "HistoryStore", "LoadedTurn", "TurnEnd
 
 Durability = Literal["auto", "aof", "none"]
 """When a commit is acknowledged: once the server says that it is on disk (`aof`), at once (`none`), or as the server's
-own settings allow (`auto`: at once where each write is synced anyway, by `WAITAOF` where there is an append-only file)."""
-
-T = TypeVar("T")
+own settings allow (`auto`: at once where each write is synced anyway, by `WAITAOF` where there is an append-only
+file)."""
 
 _WAIT_FOR_DISK = timedelta(seconds=10)
 
@@ -128,19 +134,20 @@ class HistoryStore:
         events_max_length: int = 1000,
         durability: Durability = "auto",
     ) -> None:
-        self._redis = redis
+        # Any, since the library types each reply as all that it can be under any of its options.
+        self._redis: Any = redis
         self._prefix = prefix
         self._stage_ttl = str(int(stage_ttl.total_seconds()))
         self._events_max_length = str(events_max_length)
         self._durability: Durability = durability
         self._wait_for_disk: bool | None = {"auto": None, "aof": True, "none": False}[durability]
         script = redis.register_script
-        self._put_input: AsyncScript = script(layout.PUT_INPUT)
-        self._load: AsyncScript = script(layout.LOAD)
-        self._stage: AsyncScript = script(layout.STAGE)
-        self._commit: AsyncScript = script(layout.COMMIT)
-        self._abort: AsyncScript = script(layout.ABORT)
-        self._publish: AsyncScript = script(layout.PUBLISH)
+        self._put_input: Any = script(layout.PUT_INPUT)
+        self._load: Any = script(layout.LOAD)
+        self._stage: Any = script(layout.STAGE)
+        self._commit: Any = script(layout.COMMIT)
+        self._abort: Any = script(layout.ABORT)
+        self._publish: Any = script(layout.PUBLISH)
 
     def names(self, lane: LaneKey) -> LaneNames:
         """The names of a lane's keys."""
@@ -210,10 +217,7 @@ class HistoryStore:
             decoded = _checked(entries, base, first=0, after="")
         turn = _pairs(fields)
         staged_epoch = int(turn.get("se", b"-1"))
-        if staged_epoch == base.epoch:
-            root = base
-        else:
-            root = CheckpointRef(max(staged_epoch, 0), 0, "")
+        root = base if staged_epoch == base.epoch else CheckpointRef(max(staged_epoch, 0), 0, "")
         staged = decode_entries(stage, after=root.digest, epoch=root.epoch, first_index=root.length)
         tip = stage[-1][:16].hex() if stage else root.digest
         checkpoint = CheckpointRef(root.epoch, root.length + len(stage), tip) if staged_epoch >= 0 else base
@@ -275,7 +279,7 @@ class HistoryStore:
         encoded, digest = encode_entries(entries, after=after.digest)
         tip = CheckpointRef(after.epoch, after.length + len(encoded), digest)
         record = replace(record, checkpoint=tip)
-        arguments = (
+        arguments: tuple[bytes | str | int, ...] = (
             base.epoch,
             base.length,
             tip.epoch,
@@ -304,7 +308,11 @@ class HistoryStore:
         event = LaneEvent(TERMINAL[record.outcome], fence.turn_id, fence.step, fence.attempt, data)
         try:
             _, number = await self._run(
-                self._abort, replace(fence, version=None, attempt=2**31), record.to_json(), event.to_json(), on_disk=True
+                self._abort,
+                replace(fence, version=None, attempt=2**31),
+                record.to_json(),
+                event.to_json(),
+                on_disk=True,
             )
         except TurnEnded as ended:
             return ended.record
@@ -318,12 +326,12 @@ class HistoryStore:
 
     async def record(self, lane: LaneKey, turn_id: str) -> TurnRecord | None:
         """How a turn ended, or None where it has not."""
-        blob = await _answer(self._redis.hget(self.names(lane).turns, turn_id))
+        blob: bytes | None = await _answer(self._redis.hget(self.names(lane).turns, turn_id))
         return None if blob is None else TurnRecord.from_stored(turn_id, blob)
 
     async def records(self, lane: LaneKey) -> list[TurnRecord]:
         """How each ended turn of a lane ended, in the order in which they did."""
-        stored = await _answer(self._redis.hgetall(self.names(lane).turns))
+        stored: dict[bytes, bytes] = await _answer(self._redis.hgetall(self.names(lane).turns))
         return sorted(
             (TurnRecord.from_stored(name.decode(), blob) for name, blob in stored.items()), key=lambda r: r.number
         )
@@ -334,11 +342,13 @@ class HistoryStore:
 
     async def prompt(self, lane: LaneKey, turn_id: str) -> bytes | None:
         """An unfinished turn's prompt, or None."""
-        return await _answer(self._redis.hget(self.names(lane).turn(turn_id), "in"))
+        prompt: bytes | None = await _answer(self._redis.hget(self.names(lane).turn(turn_id), "in"))
+        return prompt
 
     async def head(self, lane: LaneKey) -> Head:
         """The lane's head; version 0 for one that has committed nothing."""
-        return _head({k.decode(): v for k, v in (await _answer(self._redis.hgetall(self.names(lane).head))).items()})
+        fields: dict[bytes, bytes] = await _answer(self._redis.hgetall(self.names(lane).head))
+        return _head({name.decode(): value for name, value in fields.items()})
 
     async def history(self, lane: LaneKey, checkpoint: CheckpointRef) -> list[StoredEntry]:
         """The entries of a checkpoint, each checked against the digest chain.
@@ -362,7 +372,9 @@ class HistoryStore:
 
     async def events(self, lane: LaneKey, *, after: str = "0-0", count: int = 500) -> list[LaneEvent]:
         """The lane's events after one of them, oldest first."""
-        found = await _answer(self._redis.xrange(self.names(lane).events, f"({after}", "+", count))
+        found: list[tuple[bytes, dict[bytes, bytes]]] = await _answer(
+            self._redis.xrange(self.names(lane).events, f"({after}", "+", count)
+        )
         return [LaneEvent.from_json(entry_id.decode(), fields[b"e"]) for entry_id, fields in found]
 
     # The index of lanes -----------------------------------------------------------------------------------------------
@@ -378,27 +390,26 @@ class HistoryStore:
     async def lanes(self, conversation: str | None = None) -> list[LaneKey]:
         """All lanes, or those of one conversation, by name."""
         name = f"{self._prefix}:lanes" if conversation is None else conversation_name(self._prefix, conversation)
-        lanes = [LaneKey.from_json(text) for text in await _answer(self._redis.hvals(name))]
-        return sorted(lanes, key=lambda lane: (lane.conversation, lane.agent, lane.contract))
+        texts: list[bytes] = await _answer(self._redis.hvals(name))
+        return sorted(map(LaneKey.from_json, texts), key=lambda lane: (lane.conversation, lane.agent, lane.contract))
 
     # Inside -----------------------------------------------------------------------------------------------------------
 
     async def _entries(self, lane: LaneKey, epoch: int, start: int, stop: int) -> list[bytes]:
         if start >= stop:
             return []
-        return await _answer(self._redis.lrange(self.names(lane).epoch(epoch), start, stop - 1))
+        entries: list[bytes] = await _answer(self._redis.lrange(self.names(lane).epoch(epoch), start, stop - 1))
+        return entries
 
-    async def _run(
-        self, script: AsyncScript, fence: Fence, *arguments: bytes | str | int, on_disk: bool = False
-    ) -> list[Any]:
+    async def _run(self, script: Any, fence: Fence, *arguments: bytes | str | int, on_disk: bool = False) -> list[Any]:
         names = self.names(fence.lane)
         keys = [names.head, names.turn(fence.turn_id), names.turns, names.events]
-        head = [
+        head: list[str | int] = [
             names.base,
             fence.turn_id,
             fence.step,
             fence.attempt,
-            "" if fence.version is None else fence.version,
+            "" if fence.version is None else str(fence.version),
             self._events_max_length,
             self._stage_ttl,
         ]
@@ -429,7 +440,8 @@ class HistoryStore:
             self._wait_for_disk = await _needs_waitaof(self._redis)
         return self._wait_for_disk
 
-    async def _synced(self, connection: Redis) -> None:
+    async def _synced(self, connection: Any) -> None:
+        local: int
         local, _ = await _answer(
             connection.execute_command("WAITAOF", 1, 0, round(_WAIT_FOR_DISK.total_seconds() * 1000))
         )
@@ -440,13 +452,12 @@ class HistoryStore:
             )
 
     @asynccontextmanager
-    async def _one_connection(self) -> AsyncIterator[Redis]:
-        connection = self._redis.client()
-        async with connection:
+    async def _one_connection(self) -> AsyncIterator[Any]:
+        async with self._redis.client() as connection:
             yield connection
 
 
-async def _needs_waitaof(redis: Redis) -> bool:
+async def _needs_waitaof(redis: Any) -> bool:
     try:
         settings = await _answer(redis.config_get("append*"))
         found = {_text(k): _text(v) for k, v in settings.items()}
@@ -457,10 +468,10 @@ async def _needs_waitaof(redis: Redis) -> bool:
         return str(persistence.get("aof_enabled")) == "1"
 
 
-async def _answer(call: Awaitable[T] | T) -> T:
+async def _answer(call: Awaitable[Any]) -> Any:
     """Wait for a call to Redis, with its errors told apart by what can be done about them."""
     try:
-        return await cast("Awaitable[T]", call)
+        return await call
     except OutOfMemoryError as error:
         raise StoreFull(
             f"Redis refused a write: {error}. Nothing was written; raise maxmemory or free some, then submit again"

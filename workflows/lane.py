@@ -61,6 +61,7 @@ class LaneWorkflow:
 
     @workflow.run
     async def run(self, lane: LaneInput) -> None:
+        """Take turns until there have been none for long enough; `lane` is what `__init__` was given."""
         self._last_active = workflow.time()
         for turn in self._queue.waiting:
             self._watch_deadline(turn)
@@ -136,13 +137,14 @@ class LaneWorkflow:
 
     async def _abort(self, turn: QueuedTurn, ending: Ending, steps: int) -> StepOutcome:
         lane = self._lane
-        return await workflow.execute_local_activity(
+        outcome: StepOutcome = await workflow.execute_local_activity(
             ABORT_TURN,
             AbortInput(lane.c, lane.a, lane.k, turn.id, turn.p, steps, ending.o, ending.e),
             result_type=StepOutcome,
             start_to_close_timeout=timedelta(seconds=30),
             retry_policy=_ABORT_RETRIES,
         )
+        return outcome
 
     def _end_turn(self, ending: Ending) -> None:
         """Have a turn end without a commit, whether it waits or runs."""
@@ -227,12 +229,12 @@ class LaneWorkflow:
         """Reject a turn that cannot wait here; no event is written."""
         if self._queue.known(turn) is not None:
             return
-        limit = self._lane.limits.queue
+        limit, waiting = self._lane.limits.queue, len(self._queue.waiting)
         busy = self._queue.current is not None or bool(self._queue.waiting)
         if turn.b == "reject" and busy:
             raise ApplicationError("the lane is busy", type="LaneBusy")
-        if turn.b != "interrupt" and len(self._queue.waiting) >= limit:
-            raise ApplicationError(f"{len(self._queue.waiting)} turns wait already, the limit is {limit}", type="LaneBusy")
+        if turn.b != "interrupt" and waiting >= limit:
+            raise ApplicationError(f"{waiting} turns wait already, the limit is {limit}", type="LaneBusy")
 
     @workflow.signal(name=CANCEL_TURN)
     def cancel(self, request: CancelRequest) -> None:

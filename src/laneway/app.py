@@ -29,7 +29,9 @@ class Laneway:
 
     def __init__(self, *, agents: Mapping[str, Adapter[Any]]) -> None:
         if not agents:
-            raise ConfigurationError("Laneway needs at least one agent: Laneway(agents={'name': PydanticAdapter(agent)})")
+            raise ConfigurationError(
+                "Laneway needs at least one agent: Laneway(agents={'name': PydanticAdapter(agent)})"
+            )
         for name, adapter in agents.items():
             try:
                 check_name(name, what="an agent's name")

@@ -50,6 +50,8 @@ __all__ = ["Conversation", "LaneStatus", "LanewayClient"]
 
 _ACCEPT_TIMEOUT = timedelta(seconds=30)
 _QUERY_TIMEOUT = timedelta(seconds=5)
+# How Temporal answers while a lane completes or continues as new, or while it has too much to do.
+_PASSING = frozenset({RPCStatusCode.NOT_FOUND, RPCStatusCode.ABORTED, RPCStatusCode.RESOURCE_EXHAUSTED})
 
 
 @dataclass(frozen=True)
@@ -79,13 +81,16 @@ class LaneStatus:
 
     @property
     def epoch(self) -> int:
+        """The cache epoch that the head is in."""
         return self.head.epoch
 
 
 class LanewayClient:
     """Made by `Laneway.client`, or by `LanewayClient.connect` for readers who have no application."""
 
-    def __init__(self, agents: Agents, settings: Settings, temporal: Client, store: HistoryStore, watch: LaneWatch) -> None:
+    def __init__(
+        self, agents: Agents, settings: Settings, temporal: Client, store: HistoryStore, watch: LaneWatch
+    ) -> None:
         self.agents = agents
         self.settings = settings
         self.temporal = temporal
@@ -233,7 +238,8 @@ class LanewayClient:
         except TimeoutError:
             raise ServiceUnavailable(
                 f"no worker accepted turn {turn.id!r} within {_ACCEPT_TIMEOUT.total_seconds():g} s on task queue "
-                f"{self.settings.task_queue!r}. Start one (`laneway worker APP`), then submit again with the same turn id"
+                f"{self.settings.task_queue!r}. Start one (`laneway worker APP`), then submit again with the same "
+                "turn id"
             ) from None
         except WorkflowUpdateFailedError as error:
             cause = error.cause
@@ -249,7 +255,7 @@ class LanewayClient:
 
     async def _update(self, lane: LaneKey, turn: QueuedTurn) -> SubmitReceipt:
         while True:
-            start = WithStartWorkflowOperation(
+            start: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
                 LANE_WORKFLOW,
                 LaneInput(lane.conversation, lane.agent, lane.contract, self._limits),
                 id=lane.workflow_id,
@@ -257,14 +263,15 @@ class LanewayClient:
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             )
             try:
-                return await self.temporal.execute_update_with_start_workflow(
+                receipt: SubmitReceipt = await self.temporal.execute_update_with_start_workflow(
                     SUBMIT_TURN, turn, id=turn.id, start_workflow_operation=start, result_type=SubmitReceipt
                 )
+                return receipt
             except WorkflowUpdateRPCTimeoutOrCancelledError:
                 # The server gave up waiting for a worker; it waits for this call's own end.
                 await asyncio.sleep(0.05)
             except RPCError as error:
-                if error.status not in (RPCStatusCode.NOT_FOUND, RPCStatusCode.ABORTED, RPCStatusCode.RESOURCE_EXHAUSTED):
+                if error.status not in _PASSING:
                     raise _unavailable(error, "Temporal did not take the turn") from error
                 # The lane was completing or continuing as new: its next run takes the turn.
                 await asyncio.sleep(0.02)

@@ -30,6 +30,7 @@ class Watcher:
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def tell(self) -> None:
+        """Say that there is news."""
         self._news.set()
 
     async def wait(self, seconds: float = 30.0) -> None:

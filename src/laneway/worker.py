@@ -49,9 +49,7 @@ async def run_worker(agents: Agents, settings: Settings) -> AsyncIterator[None]:
     async with open_store(settings) as store:
         temporal = await connect_temporal(settings)
         interval = min(_HEARTBEAT_INTERVAL, settings.heartbeat_timeout / 4)
-        steps = Steps(
-            store, agents, cache=HistoryCache(settings.history_cache_bytes), heartbeat_interval=interval
-        )
+        steps = Steps(store, agents, cache=HistoryCache(settings.history_cache_bytes), heartbeat_interval=interval)
         restrictions = SandboxRestrictions.default.with_passthrough_modules("laneway")
         worker = Worker(
             temporal,
