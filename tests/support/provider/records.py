@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tests.support.provider.answers import Answer
-from tests.support.provider.transcript import Api, Json
+from tests.support.provider.transcript import Api, Json, ProviderRequest
 
 
 @dataclass
@@ -16,6 +16,7 @@ class Progress:
     """What becomes of a request; only the server writes to it."""
 
     status: int | None = None
+    request: ProviderRequest | None = None
     answer: Answer | None = None
     answer_id: str | None = None
     answer_body: Json | None = None
@@ -45,6 +46,13 @@ class RequestRecord:
     def status(self) -> int | None:
         """The status that was sent, ``None`` before that or when none ever was."""
         return self.progress.status
+
+    @property
+    def request(self) -> ProviderRequest:
+        """The request in the form that scripts see. Only of one that passed the rules."""
+        if self.progress.request is None:
+            raise LookupError(f"request {self.index} was not accepted: {self.refusal or self.fault}")
+        return self.progress.request
 
     @property
     def answer(self) -> Answer | None:
@@ -90,6 +98,12 @@ class RequestRecord:
     def closed_by(self) -> Literal["client", "server"] | None:
         """Which side closed the connection."""
         return self.progress.closed_by
+
+    def forget_body(self) -> None:
+        """Let go of what was sent, for runs whose bodies would fill the memory."""
+        self.body.clear()
+        self.progress.request = None
+        self.progress.answer_body = None
 
     async def ended(self, timeout_seconds: float = 10.0) -> None:
         """Wait until the response has been sent whole or has broken off."""

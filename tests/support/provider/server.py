@@ -169,17 +169,13 @@ class ProviderServer:
         finally:
             record.progress.ended.set()
             if not self._keep_bodies:
-                record.body.clear()
+                record.forget_body()
 
     async def _answer(self, exchange: Exchange, record: RequestRecord, *, readable: bool) -> None:
         request_id = self.apis.ids.new("req_")
         fault = self._take_fault(record)
-        if fault is not None:
-            record.progress.fault = type(fault).__name__.lower()
-            self.counters.faulted += 1
-            self.log("fault", n=record.index, fault=record.fault)
         try:
-            if await self._early_fault(exchange, record, fault):
+            if fault is not None and await self._early_fault(exchange, record, fault):
                 return
             checked = self.apis.check(record.api, exchange.headers, record.body if readable else None)
             answer = await self._ask(record, checked)
@@ -225,16 +221,17 @@ class ProviderServer:
                 return fault
         return None
 
-    async def _early_fault(self, exchange: Exchange, record: RequestRecord, fault: Fault | None) -> bool:
-        """Carry out a fault that comes before an answer; whether that was all."""
+    async def _early_fault(self, exchange: Exchange, record: RequestRecord, fault: Fault) -> bool:
+        """Book a fault and carry out what comes before an answer; whether that was all."""
+        record.progress.fault = type(fault).__name__.lower()
+        self.counters.faulted += 1
+        self.log("fault", n=record.index, fault=record.fault)
         match fault:
             case Status():
-                record.progress.fault = "status"
                 raise status_refusal(record.api, fault.code, message=fault.message, headers=dict(fault.headers))
             case StreamError() if not record.body.get("stream"):
                 raise status_refusal(record.api, fault.code)
             case Reset():
-                record.progress.fault = "reset"
                 self._aborted(record)
                 exchange.reset()
                 return True
@@ -265,6 +262,7 @@ class ProviderServer:
             transcript=checked.transcript,
             tools=checked.tools,
         )
+        record.progress.request = request
         try:
             made = self.script(request)
             answer = as_answer(await made if inspect.isawaitable(made) else made)
