@@ -1,0 +1,253 @@
+"""One pass of history editing: condition, processor, validation; what comes out is a history that may be sent.
+
+The input is never changed. With no processor nothing of the history is read; with a condition that answers False
+nothing of it is read either, so both cost the same however long the history is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, Literal, cast
+
+from laneway.history.assembly import AssembledHistory, assemble, estimated, settle
+from laneway.history.callbacks import ask_condition, call_processor, callback_name, refuse_reentry
+from laneway.history.context import HistoryProcessor, HistoryProcessorContext, HistoryProcessorState
+from laneway.history.dialect import MessageDialect, MessageT
+from laneway.history.estimation import estimate_history
+from laneway.history.groups import HistoryGroup, find_groups
+from laneway.history.matching import match_messages
+from laneway.history.origins import EntryMetadata
+from laneway.history.reasoning import release_bound_reasoning
+from laneway.history.rules import EditRule, refuse
+from laneway.history.scopes import HistoryProcessingInForce
+from laneway.history.validation import ReturnedHistory, validate_edit
+from laneway.history.views import HistoryView, view_of
+
+__all__ = ["EditOutcome", "EditReceipt", "EditRequest", "EditVerdict", "edit_history"]
+
+EditVerdict = Literal["unprocessed", "skipped", "no-op", "accepted"]
+"""No processor is in force; its condition answered False; it changed nothing; its edit is to be stored and sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class EditRequest(Generic[MessageT]):
+    """A model request that is about to be sent.
+
+    Attributes:
+        messages: the native history, oldest first, the current request last.
+        entries: the metadata of each message.
+        adapter_shortname: which adapter runs the agent.
+        model_id: the model that the request goes to.
+        request_index: which model request of the turn this is, from 1.
+        cache_epoch: the cache epoch of the history.
+        estimated_tokens: a conservative estimate of the history.
+        history_version: an opaque name of exactly this history.
+        owner: the configured adapter: its processor may not call it.
+        run_id: the turn; the origin of what the processor adds.
+        binds_reasoning: whether the model ties its reasoning to everything before it.
+        current_start: index of the message with the turn's prompt; None to have it found by counting the turn's
+            answers.
+    """
+
+    messages: Sequence[MessageT]
+    entries: Sequence[EntryMetadata]
+    adapter_shortname: str
+    model_id: str
+    request_index: int
+    cache_epoch: int
+    estimated_tokens: int
+    history_version: str
+    owner: object
+    run_id: str | None = None
+    binds_reasoning: bool = False
+    current_start: int | None = None
+
+    @property
+    def state(self) -> HistoryProcessorState:
+        """What a condition is given."""
+        return HistoryProcessorState(
+            adapter_shortname=self.adapter_shortname,
+            model_id=self.model_id,
+            request_index=self.request_index,
+            cache_epoch=self.cache_epoch,
+            estimated_tokens=self.estimated_tokens,
+            history_version=self.history_version,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EditReceipt:
+    """What an accepted edit did, for the turn record and for people. Messages are counted as they are stored.
+
+    Attributes:
+        request_index: which model request of the turn it was made for, from 1.
+        processor: the processor, as `module:qualname`.
+        groups_before: groups of the history before it, and after it in `groups_after`.
+        entries_before: messages before it, and after it in `entries_after`.
+        tokens_before: estimate of the history before it, and after it in `tokens_after`.
+        epoch_before: cache epoch before it, and after it in `epoch_after`.
+        released_reasoning: names of the reasoning blocks that it invalidated and that were released.
+    """
+
+    request_index: int
+    processor: str
+    groups_before: int
+    groups_after: int
+    entries_before: int
+    entries_after: int
+    tokens_before: int
+    tokens_after: int
+    epoch_before: int
+    epoch_after: int
+    released_reasoning: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EditOutcome(Generic[MessageT]):
+    """What came of one pass.
+
+    Attributes:
+        verdict: what happened.
+        messages: the native history to send, in the framework's normal form; for every verdict but `accepted` the very
+            sequence that was given.
+        entries: the metadata of each message.
+        receipt: what an accepted edit did; None for every other verdict.
+    """
+
+    verdict: EditVerdict
+    messages: Sequence[MessageT]
+    entries: Sequence[EntryMetadata]
+    receipt: EditReceipt | None = None
+
+
+async def edit_history(
+    dialect: MessageDialect[MessageT], request: EditRequest[MessageT], processing: HistoryProcessingInForce[MessageT]
+) -> EditOutcome[MessageT]:
+    """Run the processor that is in force on the history of a request.
+
+    Raises:
+        HistoryProcessingError: a callback raised, a condition did not answer with a bool, or the processor's own
+        adapter
+            was called from inside it.
+        HistoryProcessingValidationError: the processor returned what may not be sent.
+    """
+    if processing.processor is None:
+        return EditOutcome("unprocessed", request.messages, request.entries)
+    refuse_reentry(request.owner)
+    if processing.condition is not None and not ask_condition(processing.condition, request.state):
+        return EditOutcome("skipped", request.messages, request.entries)
+
+    view = view_of(
+        dialect,
+        request.messages,
+        request.entries,
+        request_index=request.request_index,
+        current_start=request.current_start,
+    )
+    groups = find_groups(dialect, view)
+    copies = tuple(dialect.detached(message) for message in view.messages)
+    context = HistoryProcessorContext(
+        messages=list(copies),
+        groups=groups,
+        entries=view.entries,
+        adapter_shortname=request.adapter_shortname,
+        model_id=request.model_id,
+        request_index=request.request_index,
+        cache_epoch=request.cache_epoch,
+        estimated_tokens=request.estimated_tokens,
+    )
+    result = await call_processor(processing.processor, context, owner=request.owner)
+    returned = _native_messages(dialect, result)
+    edited = _validated(dialect, request, view, groups, copies, returned, callback_name(processing.processor))
+    if edited is None:
+        return EditOutcome("no-op", request.messages, request.entries)
+    return _accepted(dialect, request, processing.processor, len(groups), edited)
+
+
+def _native_messages(dialect: MessageDialect[MessageT], result: object) -> list[MessageT]:
+    if not isinstance(result, Sequence) or isinstance(result, str | bytes | bytearray):
+        refuse(EditRule.NOT_A_SEQUENCE, None)
+    messages: list[MessageT] = []
+    for index, message in enumerate(cast("Sequence[object]", result)):
+        if not dialect.is_native(message):
+            refuse(EditRule.NOT_NATIVE, index)
+        messages.append(message)
+    if not messages:
+        refuse(EditRule.EMPTY, None)
+    return messages
+
+
+def _validated(
+    dialect: MessageDialect[MessageT],
+    request: EditRequest[MessageT],
+    view: HistoryView[MessageT],
+    groups: tuple[HistoryGroup, ...],
+    copies: Sequence[MessageT],
+    returned: Sequence[MessageT],
+    processor: str,
+) -> AssembledHistory[MessageT] | None:
+    """The edited history, or None if it is equivalent to the input."""
+    contents = [dialect.content(message) for message in view.messages]
+    returned_contents = [dialect.content(message) for message in returned]
+    if contents == returned_contents:
+        return None
+    match = match_messages(groups, copies, contents, returned, returned_contents)
+    validate_edit(
+        ReturnedHistory(
+            groups=groups,
+            facts=view.facts,
+            returned=tuple(
+                tuple(dialect.facts(piece) for piece in dialect.split(message))
+                if matched is None
+                else (view.facts[matched],)
+                for message, matched in zip(returned, match.inputs, strict=True)
+            ),
+            match=match,
+        )
+    )
+    if request.binds_reasoning:
+        for index in range(groups[-1].entry_start, groups[-1].entry_end):
+            if dialect.bound_reasoning(view.messages[index]):
+                refuse(EditRule.BOUND_REASONING, index)
+    return assemble(
+        dialect, request.messages, request.entries, view, returned, match, processor=processor, run_id=request.run_id
+    )
+
+
+def _accepted(
+    dialect: MessageDialect[MessageT],
+    request: EditRequest[MessageT],
+    processor: HistoryProcessor[MessageT],
+    groups_before: int,
+    edited: AssembledHistory[MessageT],
+) -> EditOutcome[MessageT]:
+    messages, entries = edited.messages, edited.entries
+    released: tuple[str, ...] = ()
+    if request.binds_reasoning:
+        history = release_bound_reasoning(
+            dialect,
+            messages,
+            entries,
+            request_index=request.request_index,
+            first_changed=edited.first_changed,
+            current_start=edited.current_start,
+        )
+        messages, entries, released = history.messages, history.entries, history.released
+    messages, entries = settle(dialect, messages, entries)
+    entries = estimated(dialect, messages, entries)
+    after = view_of(dialect, messages, entries, request_index=request.request_index)
+    receipt = EditReceipt(
+        request_index=request.request_index,
+        processor=callback_name(processor),
+        groups_before=groups_before,
+        groups_after=len(find_groups(dialect, after)),
+        entries_before=len(request.messages),
+        entries_after=len(messages),
+        tokens_before=request.estimated_tokens,
+        tokens_after=estimate_history(dialect, messages, entries),
+        epoch_before=request.cache_epoch,
+        epoch_after=request.cache_epoch + 1,
+        released_reasoning=released,
+    )
+    return EditOutcome("accepted", messages, entries, receipt)
