@@ -1,0 +1,1 @@
+"""What lanes hold under fire: order, exactly-once outcomes, cancellation, endless lanes."""

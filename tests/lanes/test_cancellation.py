@@ -1,0 +1,123 @@
+"""A cancelled turn leaves its record and nothing else, wherever it was."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from laneway.errors import TurnCancelled
+
+from tests.lanes.agents import Paced, prompts_of
+from tests.support.bench import Bench
+
+
+async def test_a_queued_turn_is_cancelled_at_once_while_another_runs(bench: Bench, conversation_id: str):
+    """It does not wait for its place in the queue to be told."""
+    paced = Paced()
+    client = await bench.serve(paced.agents())
+    conversation = client.conversation(conversation_id)
+    running = await conversation.submit("agent", "wait")
+    queued = await conversation.submit("agent", "queued")
+    after = await conversation.submit("agent", "after")
+    await paced.begun["wait"].wait()
+    assert await queued.cancel() == "cancelled"
+    assert not paced.gates["wait"].is_set()
+    paced.release("wait")
+    assert (await running.result()).output == "re: wait"
+    assert (await after.result()).output == "re: after"
+    assert paced.asked == ["wait", "after"]
+    with pytest.raises(TurnCancelled):
+        await queued.result()
+
+
+async def test_a_turn_in_its_model_request_is_cancelled_and_the_next_one_runs_as_if_it_had_never_been(
+    bench: Bench, conversation_id: str
+):
+    """The request is cancelled, the history has only the other turns."""
+    paced = Paced()
+    client = await bench.serve(paced.agents())
+    conversation = client.conversation(conversation_id)
+    await conversation.ask("agent", "first")
+    turn = await conversation.submit("agent", "wait")
+    await paced.begun["wait"].wait()
+    assert await turn.cancel() == "cancelled"
+    assert paced.cancelled == ["wait"]
+    assert (await conversation.ask("agent", "second")).output == "re: second"
+    assert prompts_of(await conversation.messages("agent")) == ["first", "second"]
+
+
+async def test_async_tools_are_cancelled_and_the_results_of_sync_ones_are_discarded(bench: Bench, conversation_id: str):
+    """A thread cannot be stopped: it runs to its end unseen."""
+    paced = Paced()
+    client = await bench.serve(paced.agents())
+    conversation = client.conversation(conversation_id)
+    turn = await conversation.submit("agent", "tools")
+    await paced.begun["slow"].wait()
+    await asyncio.to_thread(paced.begun_threads.wait, 10)
+    try:
+        cancelling = asyncio.create_task(turn.cancel())
+        while "slow" not in paced.cancelled:
+            await asyncio.sleep(0.01)
+    finally:
+        paced.thread_gate.set()
+    assert await cancelling == "cancelled"
+    assert paced.finished in ([], ["threaded"])
+    assert (await conversation.ask("agent", "next")).output == "re: next"
+    assert prompts_of(await conversation.messages("agent")) == ["next"]
+
+
+async def test_cancelling_after_the_end_says_how_the_turn_ended(bench: Bench, conversation_id: str):
+    """Committed and failed turns stay so; cancelling twice says `cancelled` twice; an unknown id is unknown."""
+    paced = Paced()
+    client = await bench.serve(paced.agents())
+    conversation = client.conversation(conversation_id)
+    committed = await conversation.submit("agent", "fine")
+    await committed.result()
+    assert await committed.cancel() == "already_committed"
+    failed = await conversation.submit("agent", "fail")
+    await failed.record()
+    assert await failed.cancel() == "already_failed"
+    twice = await conversation.submit("agent", "wait")
+    await paced.begun["wait"].wait()
+    assert await asyncio.gather(twice.cancel(), twice.cancel()) == ["cancelled", "cancelled"]
+    assert await twice.cancel() == "cancelled"
+    assert await conversation.turn("agent", "nobody").cancel() == "unknown"
+    assert await client.conversation(f"{conversation_id}-new").turn("agent", "nobody").cancel() == "unknown"
+
+
+async def test_a_cancellation_without_a_worker_takes_effect_when_one_comes(bench: Bench, conversation_id: str):
+    """The signal is durable: the turn that was left running is cancelled, the queued one too, and neither is asked."""
+    paced = Paced()
+    worker = await bench.worker(paced.agents())
+    client = await bench.client(paced.agents())
+    conversation = client.conversation(conversation_id)
+    turn = await conversation.submit("agent", "wait")
+    await paced.begun["wait"].wait()
+    queued = await conversation.submit("agent", "queued")
+    await worker.aclose()
+    cancelling = [asyncio.create_task(one.cancel()) for one in (turn, queued)]
+    done, _ = await asyncio.wait(cancelling, timeout=1)
+    assert not done
+    await bench.worker(paced.agents())
+    assert await asyncio.gather(*cancelling) == ["cancelled", "cancelled"]
+    assert (await conversation.ask("agent", "next")).output == "re: next"
+    assert "queued" not in paced.asked
+    assert prompts_of(await conversation.messages("agent")) == ["next"]
+
+
+async def test_a_cancellation_that_races_the_commit_gives_one_consistent_outcome(bench: Bench, conversation_id: str):
+    """Whatever `cancel` answers is what the record says, and what the history shows."""
+    paced = Paced()
+    client = await bench.serve(paced.agents())
+    conversation = client.conversation(conversation_id)
+    committed: list[str] = []
+    for n in range(40):
+        turn = await conversation.submit("agent", f"turn {n}")
+        await asyncio.sleep(0.002 * (n % 20))
+        answer = await turn.cancel()
+        record = await turn.record()
+        assert (answer, record.outcome) in [("cancelled", "cancelled"), ("already_committed", "committed")]
+        if record.outcome == "committed":
+            committed.append(f"turn {n}")
+    assert prompts_of(await conversation.messages("agent")) == committed

@@ -1,0 +1,54 @@
+"""A lane lives as long as it is needed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from datetime import timedelta
+
+from tests.lanes.agents import Paced, prompts_of
+from tests.support.bench import Bench
+
+
+async def test_continue_as_new_with_a_full_queue_and_cancellations_loses_nothing(bench: Bench, conversation_id: str):
+    """Every third turn a new run, turns waiting, cancels on their way: one outcome each, in order."""
+    paced = Paced()
+    client = await bench.serve(paced.agents(), max_turns_per_run=3)
+    conversation = client.conversation(conversation_id)
+
+    async def submit(n: int) -> tuple[str, str]:
+        turn = await conversation.submit("agent", f"turn {n}", turn_id=f"t{n}")
+        if n % 7 == 3:
+            await turn.cancel()
+        record = await turn.record()
+        return f"turn {n}", record.outcome
+
+    outcomes = await asyncio.gather(*(submit(n) for n in range(80)))
+    committed = [prompt for prompt, outcome in outcomes if outcome == "committed"]
+    assert len(outcomes) == 80
+    assert len(committed) >= 80 - 12
+    assert prompts_of(await conversation.messages("agent")) == committed
+    records = await client.turns(conversation.lane("agent"))
+    assert sorted(record.turn_id for record in records) == sorted(f"t{n}" for n in range(80))
+    assert (await conversation.status("agent")).version == len(committed)
+    runs = [run async for run in client.temporal.list_workflows(f"WorkflowId = '{conversation.lane('agent').workflow_id}'")]
+    assert len(runs) >= 10 or len(runs) == 0  # visibility may lag; the histories above are the proof
+
+
+async def test_an_idle_lane_completes_and_starts_again_with_the_next_submit(bench: Bench, conversation_id: str):
+    """A thousand submits at about the moment in which their lanes complete: each runs, none twice."""
+    paced = Paced()
+    client = await bench.serve(paced.agents(), idle_timeout=timedelta(seconds=1))
+    chance = random.Random(20261130)
+
+    async def converse(name: str) -> None:
+        conversation = client.conversation(f"{conversation_id}-{name}")
+        for n in range(10):
+            result = await conversation.ask("agent", f"{name}:{n}")
+            assert result.output == f"re: {name}:{n}"
+            # The lane completes a second after its last turn.
+            await asyncio.sleep(0.9 + 0.3 * chance.random())
+        assert prompts_of(await conversation.messages("agent")) == [f"{name}:{n}" for n in range(10)]
+
+    await asyncio.gather(*(converse(str(lane)) for lane in range(100)))
+    assert len(paced.asked) == len(set(paced.asked)) == 1000
