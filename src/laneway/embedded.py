@@ -14,6 +14,7 @@ import socket
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,6 +31,7 @@ __all__ = ["EmbeddedServer", "TemporalServer", "ValkeyServer"]
 
 HOST = "127.0.0.1"
 _START_TIMEOUT = timedelta(seconds=60)
+_PROBE_TIMEOUT = timedelta(seconds=2)
 _STOP_GRACE = timedelta(seconds=10)
 _POLL_S = 0.02
 _PORT_TRIES = 5
@@ -85,8 +87,11 @@ class EmbeddedServer(ABC):
         try:
             async with asyncio.timeout(_START_TIMEOUT.total_seconds()):
                 while child.exit_code is None:
-                    if await self._is_ready(port, child.pid) and child.exit_code is None:
-                        return True
+                    # Bounded, because a stranger that has taken the port may accept and then say nothing.
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(_PROBE_TIMEOUT.total_seconds()):
+                            if await self._is_ready(port, child.pid) and child.exit_code is None:
+                                return True
                     await asyncio.sleep(_POLL_S)
         except TimeoutError:
             child.kill()
@@ -194,7 +199,7 @@ class TemporalServer(EmbeddedServer):
         try:
             client = await Client.connect(f"{HOST}:{port}")
             missing = client.get_workflow_handle(f"laneway-health-{uuid4()}")
-            await missing.describe(rpc_timeout=timedelta(seconds=1))
+            await missing.describe(rpc_timeout=_PROBE_TIMEOUT)
         except RPCError as error:
             return error.status is RPCStatusCode.NOT_FOUND
         except RuntimeError:
