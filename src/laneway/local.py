@@ -69,7 +69,8 @@ class LocalStack:
     that entered the block ends before it, so enter it where the event loop lives.
 
     Args:
-        data_dir: the folder of all data and logs, made if missing. None: a temporary one, removed at the end.
+        data_dir: the folder of all data and logs, made if missing. None: a temporary one, removed at the end, where the
+            servers are killed without a clean stop, which takes 1.2 s less.
         settings: values for `settings` other than where the servers are, such as `{"task_queue": "billing"}`.
 
     Raises:
@@ -175,7 +176,8 @@ class LocalStack:
         try:
             if self._data_dir is not None and self._lock is not None:
                 (self._data_dir / _DISCOVERY_FILE).unlink(missing_ok=True)
-            await asyncio.gather(*(server.stop() for server in self._servers()))
+            if self._given_dir is not None:  # a temporary folder has nothing that a clean stop could save
+                await asyncio.gather(*(server.stop() for server in self._servers()))
         finally:
             for server in self._servers():
                 server.kill()

@@ -54,9 +54,9 @@ async def test_the_wrong_kind_of_server_is_named(valkey: ValkeyServer) -> None:
         await connect_temporal(Settings(temporal_address=valkey.address))
 
 
-async def test_a_missing_namespace_is_told_from_a_missing_server(tmp_path: Path) -> None:
+async def test_a_missing_namespace_is_told_from_a_missing_server() -> None:
     """The message names the namespace and how to create it."""
-    async with LocalStack(tmp_path) as stack:
+    async with LocalStack(None) as stack:
         settings = stack.settings.model_copy(update={"temporal_namespace": "elsewhere"})
         with pytest.raises(ConfigurationError, match="no namespace 'elsewhere'; create it"):
             await connect_temporal(settings)
@@ -98,9 +98,9 @@ async def test_tls_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         await connect_temporal(Settings(temporal_tls_ca_path=tmp_path / "empty.pem"))
 
 
-async def test_tls_to_a_server_without_it_fails_with_a_reason(tmp_path: Path) -> None:
+async def test_tls_to_a_server_without_it_fails_with_a_reason() -> None:
     """An API key is not sent to a server that does not speak TLS."""
-    async with LocalStack(tmp_path) as stack:
+    async with LocalStack(None) as stack:
         settings = Settings(temporal_address=stack.settings.temporal_address, temporal_api_key=SecretStr("s3cr3t"))
         with pytest.raises(ServiceUnavailable, match="TLS") as caught:
             await connect_temporal(settings)

@@ -59,9 +59,9 @@ async def test_a_stopped_stack_goes_on_from_its_folder(tmp_path: Path) -> None:
         assert stack.settings == settings, "free ports are used again"
 
 
-async def test_killed_servers_lose_nothing_and_keep_their_ports(tmp_path: Path) -> None:
+async def test_killed_servers_lose_nothing_and_keep_their_ports() -> None:
     """What was acknowledged before SIGKILL is there after it, at the address that clients know."""
-    async with LocalStack(tmp_path) as stack:
+    async with LocalStack(None) as stack:
         await write(stack.settings)
         await asyncio.gather(stack.kill_valkey(), stack.kill_temporal())
         assert stack.pids == {}
@@ -71,9 +71,9 @@ async def test_killed_servers_lose_nothing_and_keep_their_ports(tmp_path: Path) 
         await assert_written(stack.settings)
 
 
-async def test_restarted_servers_lose_nothing_and_keep_their_ports(tmp_path: Path) -> None:
+async def test_restarted_servers_lose_nothing_and_keep_their_ports() -> None:
     """A clean stop and start gives new processes with the old data."""
-    async with LocalStack(tmp_path) as stack:
+    async with LocalStack(None) as stack:
         await write(stack.settings)
         before = stack.pids
         await asyncio.gather(stack.restart_valkey(), stack.restart_temporal())
@@ -99,9 +99,9 @@ async def test_servers_die_with_a_killed_parent_and_their_data_stays(tmp_path: P
         await assert_written(stack.settings)
 
 
-async def test_servers_are_out_of_the_terminals_reach(tmp_path: Path) -> None:
+async def test_servers_are_out_of_the_terminals_reach() -> None:
     """Ctrl-C goes to the terminal's process group; the servers are in sessions of their own."""
-    async with LocalStack(tmp_path) as stack:
+    async with LocalStack(None) as stack:
         assert [os.getsid(pid) for pid in stack.pids.values()] == list(stack.pids.values())
         assert len(stack.pids) == 2
 
@@ -215,11 +215,11 @@ async def test_cancelling_the_stop_ends_the_servers_at_once(tmp_path: Path) -> N
         pass
 
 
-async def test_a_stack_in_a_thread_lives_as_long_as_its_loop(tmp_path: Path) -> None:
+async def test_a_stack_in_a_thread_lives_as_long_as_its_loop() -> None:
     """The kernel ties the servers to the thread that started them, which is the one that runs the loop."""
 
     async def use() -> None:
-        async with LocalStack(tmp_path) as stack:
+        async with LocalStack(None) as stack:
             await write(stack.settings)
             await assert_written(stack.settings)
 
@@ -245,9 +245,9 @@ async def test_without_a_folder_everything_is_removed_at_the_end() -> None:
     assert not folder.exists()
 
 
-async def test_valkey_writes_to_disk_first_and_evicts_nothing(tmp_path: Path) -> None:
+async def test_valkey_writes_to_disk_first_and_evicts_nothing() -> None:
     """The embedded server has the configuration that the promises rest on."""
-    async with LocalStack(tmp_path) as stack:
+    async with LocalStack(None) as stack:
         redis = await connect_redis(stack.settings)
         for name, value in [
             ("appendonly", "yes"),
