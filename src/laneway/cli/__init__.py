@@ -1,5 +1,18 @@
-"""The `laneway` command."""
+"""The `laneway` command. Nothing is imported before it is used: `laneway --help` must not wait for a framework."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main"]
 
 
 def main() -> None:
-    raise SystemExit(2)
+    """Run the command line of this process, and exit."""
+    try:
+        from laneway.cli.commands import run
+
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:  # while the commands themselves are being imported
+        code = 130
+    sys.exit(code)
