@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeAlias
 
 import pytest
 from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 
+from tests.support.clients import anthropic_client, openai_client
 from tests.support.provider import ProviderServer
 
-KEY = "test-key"
+Sdk: TypeAlias = Any
+"""A client, untyped: the tests send what its types forbid and read what they hide."""
 
 
 @pytest.fixture
@@ -26,7 +29,7 @@ async def connect_openai() -> AsyncIterator[Callable[[ProviderServer], AsyncOpen
     clients: list[AsyncOpenAI] = []
 
     def connect(server: ProviderServer) -> AsyncOpenAI:
-        clients.append(AsyncOpenAI(base_url=server.openai_url, api_key=KEY, max_retries=0))
+        clients.append(openai_client(server))
         return clients[-1]
 
     yield connect
@@ -40,7 +43,7 @@ async def connect_anthropic() -> AsyncIterator[Callable[[ProviderServer], AsyncA
     clients: list[AsyncAnthropic] = []
 
     def connect(server: ProviderServer) -> AsyncAnthropic:
-        clients.append(AsyncAnthropic(base_url=server.url, api_key=KEY, max_retries=0))
+        clients.append(anthropic_client(server))
         return clients[-1]
 
     yield connect

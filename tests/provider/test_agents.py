@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from anthropic import AsyncAnthropic
-from openai import AsyncOpenAI
 from pydantic_ai import Agent
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, ThinkingPart
 from pydantic_ai.models import Model
-from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.models.anthropic import AnthropicModel, AnthropicStaleThinkingBlockWarning
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel, OpenAIResponsesModelSettings
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
+from tests.provider.conftest import Sdk
 from tests.support.provider import ProviderServer, answer, by_step, call, thinking
 
 APIS = ("chat", "responses", "messages")
@@ -26,8 +25,8 @@ class Lab:
     """A server and the models that talk to it."""
 
     server: ProviderServer
-    openai: AsyncOpenAI
-    anthropic: AsyncAnthropic
+    openai: Sdk
+    anthropic: Sdk
 
     def model(self, api: str) -> Model:
         if api == "messages":
@@ -39,7 +38,7 @@ class Lab:
 
 
 @pytest.fixture
-def lab(server: ProviderServer, openai: AsyncOpenAI, anthropic: AsyncAnthropic) -> Lab:
+def lab(server: ProviderServer, openai: Sdk, anthropic: Sdk) -> Lab:
     return Lab(server, openai, anthropic)
 
 
@@ -163,3 +162,17 @@ async def test_a_server_owned_conversation_holds_the_history(lab: Lab):
     assert second.output == "as I said"
     assert lab.server.requests[-1].body["conversation"] == conversation.id
     assert len(lab.server.requests[-1].body["input"]) == 1
+
+
+async def test_the_framework_recovers_from_a_changed_prefix_with_a_warning(lab: Lab):
+    """It is refused once, and sends the request again with the stale thinking dropped."""
+    lab.server.script = by_step([answer(thinking("hm"), "one")], ["two"])
+    first = await Agent(lab.model("messages"), instructions="Be brief.").run("1?")
+    with pytest.warns(AnthropicStaleThinkingBlockWarning):
+        second = await Agent(lab.model("messages"), instructions="Be long.").run(
+            "2?", message_history=first.all_messages()
+        )
+    assert second.output == "two"
+    assert [request.status for request in lab.server.requests] == [200, 400, 200]
+    details = second.response.provider_details or {}
+    assert details["input_transformations"][0]["reason"] == "prefix_binding_mismatch"

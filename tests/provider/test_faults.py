@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, Literal
 
 import anthropic as anthropic_sdk
 import httpx2
 import openai as openai_sdk
 import pytest
-from anthropic import AsyncAnthropic
-from openai import AsyncOpenAI
 
+from tests.provider.conftest import Sdk
 from tests.support.provider import ProviderServer, cut, reply, reset, slow, stall, status, stream_error
 
-Ask = Callable[[bool], Awaitable[str]]
+Ask = Callable[[bool], Coroutine[Any, Any, str]]
 APIS = ("chat", "responses", "messages")
 BROKEN = (httpx2.TransportError, openai_sdk.APIConnectionError, anthropic_sdk.APIConnectionError)
 STATUS = (openai_sdk.APIStatusError, anthropic_sdk.APIStatusError)
@@ -30,7 +29,7 @@ def api(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def ask(api: str, server: ProviderServer, openai: AsyncOpenAI, anthropic: AsyncAnthropic) -> Ask:
+def ask(api: str, server: ProviderServer, openai: Sdk, anthropic: Sdk) -> Ask:
     """Ask for the text ``Hello there, friend.``, whole or streamed."""
     server.script = lambda request: reply("Hello there, friend.", chunk_chars=4)
     messages: Any = [{"role": "user", "content": "hi"}]
@@ -63,7 +62,8 @@ async def test_the_next_requests_fail_with_a_status(server: ProviderServer, ask:
         with pytest.raises(STATUS) as failed:
             await ask(False)
         assert failed.value.status_code == code
-        error = failed.value.body["error"] if api == "messages" else failed.value.body
+        body: Any = failed.value.body
+        error = body["error"] if api == "messages" else body
         assert error["type"]
         assert error["message"]
     assert await ask(False) == "Hello there, friend."
@@ -107,7 +107,7 @@ async def test_a_body_is_cut(server: ProviderServer, ask: Ask, stream: bool, fra
     assert await ask(stream) == "Hello there, friend."
 
 
-async def test_the_sdks_own_retries_pay_twice_for_a_cut_answer(server: ProviderServer, openai: AsyncOpenAI):
+async def test_the_sdks_own_retries_pay_twice_for_a_cut_answer(server: ProviderServer, openai: Sdk):
     server.fail(cut())
     client = openai.with_options(max_retries=2)
     await client.responses.create(model="gpt-5", input="hi")
@@ -129,7 +129,9 @@ async def test_a_stream_ends_with_an_error_event(server: ProviderServer, ask: As
 
 @pytest.mark.parametrize("at", ["start", "body"])
 @pytest.mark.parametrize("stream", [False, True])
-async def test_an_answer_stalls_until_its_gate_opens(server: ProviderServer, ask: Ask, stream: bool, at: str):
+async def test_an_answer_stalls_until_its_gate_opens(
+    server: ProviderServer, ask: Ask, stream: bool, at: Literal["start", "body"]
+):
     server.fail(stall(gate="go", at=at))
     asking = asyncio.create_task(ask(stream))
     record = await server.wait_for_request(1)
@@ -156,7 +158,7 @@ async def test_a_body_trickles(server: ProviderServer, ask: Ask, stream: bool):
     assert time.monotonic() - begun >= 0.05
 
 
-async def test_a_script_can_order_faults_and_delays(server: ProviderServer, openai: AsyncOpenAI):
+async def test_a_script_can_order_faults_and_delays(server: ProviderServer, openai: Sdk):
     answers = [reply("x", fault=status(500)), reply("x", fault=cut()), reply("late", delay_seconds=0.1)]
     server.script = lambda request: answers[request.index]
     with pytest.raises(STATUS):
@@ -169,7 +171,7 @@ async def test_a_script_can_order_faults_and_delays(server: ProviderServer, open
     assert [request.fault for request in server.requests] == ["status", "cut", None]
 
 
-async def test_a_fault_can_pick_its_request(server: ProviderServer, openai: AsyncOpenAI):
+async def test_a_fault_can_pick_its_request(server: ProviderServer, openai: Sdk):
     server.fail(status(500), where=lambda record: record.body["input"] == "second")
     await openai.responses.create(model="gpt-5", input="first")
     with pytest.raises(STATUS):

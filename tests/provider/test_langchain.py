@@ -10,6 +10,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
 
 from tests.support.provider import ProviderServer, answer, by_step, call, thinking
 
@@ -22,9 +23,21 @@ def add(a: int, b: int) -> int:
 
 def model(api: str, server: ProviderServer) -> BaseChatModel:
     if api == "messages":
-        return ChatAnthropic(model_name="claude-opus-5-5", base_url=server.url, api_key="k", max_retries=0)
+        return ChatAnthropic(
+            model_name="claude-opus-5-5",
+            base_url=server.url,
+            api_key=SecretStr("k"),
+            max_retries=0,
+            timeout=None,
+            stop=None,
+        )
     return ChatOpenAI(
-        model="gpt-5", base_url=server.openai_url, api_key="k", max_retries=0, use_responses_api=api == "responses"
+        model="gpt-5",
+        base_url=server.openai_url,
+        api_key=SecretStr("k"),
+        max_retries=0,
+        use_responses_api=api == "responses",
+        stream_usage=True,
     )
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from anthropic import APIStatusError, AsyncAnthropic
+from anthropic import APIStatusError
 
+from tests.provider.conftest import Sdk
 from tests.support.provider import ProviderServer, answer, call, thinking
 
 BETA = "thinking-binding-controls-2026-08-01"
@@ -21,7 +22,7 @@ TOOLS = [{"name": "add", "input_schema": {"type": "object"}}]
 class Talk:
     """A conversation of four requests, each answer of which has thought."""
 
-    client: AsyncAnthropic
+    client: Sdk
     model: str = "claude-opus-5-5"
     system: str = "be brief"
     tools: list[dict[str, Any]] = field(default_factory=lambda: deepcopy(TOOLS))
@@ -45,7 +46,7 @@ class Talk:
 
 
 @pytest.fixture
-async def talk(server: ProviderServer, anthropic: AsyncAnthropic) -> Talk:
+async def talk(server: ProviderServer, anthropic: Sdk) -> Talk:
     """user, thinking and call, result, thinking and text, user, thinking and text, user."""
     server.script = lambda request: (
         answer(thinking(f"thought {request.index}"), call("add"))
@@ -93,7 +94,7 @@ async def test_a_thought_cannot_be_altered(talk: Talk):
 
 
 async def test_another_server_knows_nothing_of_a_signature(
-    talk: Talk, connect_anthropic: Callable[[ProviderServer], AsyncAnthropic]
+    talk: Talk, connect_anthropic: Callable[[ProviderServer], Sdk]
 ):
     async with ProviderServer(secret="other") as other, ProviderServer() as sibling:
         talk.client = connect_anthropic(sibling)
@@ -184,7 +185,7 @@ async def test_thinking_of_another_model_is_dropped_without_an_error(talk: Talk)
     assert {entry.reason for entry in made.input_transformations} == {"model_binding_mismatch"}
 
 
-async def test_other_models_do_not_bind(server: ProviderServer, anthropic: AsyncAnthropic):
+async def test_other_models_do_not_bind(server: ProviderServer, anthropic: Sdk):
     """Signed, but not bound: only the text of the thought is protected."""
     server.script = lambda request: answer(thinking("hm"), "said")
     talk = Talk(anthropic, model="claude-opus-5")
@@ -198,7 +199,7 @@ async def test_other_models_do_not_bind(server: ProviderServer, anthropic: Async
 
 @pytest.mark.parametrize(("binds", "model"), [(True, "claude-opus-5"), (False, "claude-opus-5-5")])
 async def test_binding_can_be_forced_for_all_models_or_none(
-    binds: bool, model: str, connect_anthropic: Callable[[ProviderServer], AsyncAnthropic]
+    binds: bool, model: str, connect_anthropic: Callable[[ProviderServer], Sdk]
 ):
     async with ProviderServer(lambda request: answer(thinking("hm"), "said"), bind_thinking=binds) as server:
         talk = Talk(connect_anthropic(server), model=model)
@@ -211,7 +212,7 @@ async def test_binding_can_be_forced_for_all_models_or_none(
             await talk.send()
 
 
-async def test_redacted_thinking_is_bound_too(server: ProviderServer, anthropic: AsyncAnthropic):
+async def test_redacted_thinking_is_bound_too(server: ProviderServer, anthropic: Sdk):
     server.script = lambda request: answer(thinking("hm", redacted=True), "said")
     talk = Talk(anthropic)
     await talk.say("one")

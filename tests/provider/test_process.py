@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from openai import APIConnectionError, APIStatusError, AsyncOpenAI
+from openai import APIConnectionError, APIStatusError
 
+from tests.provider.conftest import Sdk
+from tests.support.clients import openai_client
 from tests.support.provider import ProviderProcess, ProviderServer, read_ledger
 
 
-async def step(client: AsyncOpenAI, messages: list[dict[str, Any]]) -> Any:
+async def step(client: Sdk, messages: list[dict[str, Any]]) -> Any:
     """Ask, and append the answer and a result for each of its calls."""
     made = await client.chat.completions.create(model="gpt-5", messages=messages)
     message = made.choices[0].message
@@ -25,7 +27,7 @@ async def step(client: AsyncOpenAI, messages: list[dict[str, Any]]) -> Any:
     return message
 
 
-async def test_a_prompt_orders_tools_thoughts_and_texts(openai: AsyncOpenAI):
+async def test_a_prompt_orders_tools_thoughts_and_texts(openai: Sdk):
     prompt = 'Please:\n!say both\n!tool add {"a": 1}\n!tool sub\n!then\n!tool mul {}\n!then\n!say fine\n!long 50'
     messages: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
     first = await step(openai, messages)
@@ -40,13 +42,13 @@ async def test_a_prompt_orders_tools_thoughts_and_texts(openai: AsyncOpenAI):
     assert fourth.content == "turn 2: thanks"
 
 
-async def test_the_last_results_are_the_answer(openai: AsyncOpenAI):
+async def test_the_last_results_are_the_answer(openai: Sdk):
     messages: list[dict[str, Any]] = [{"role": "user", "content": "!tool add\n!tool sub"}]
     await step(openai, messages)
     assert (await step(openai, messages)).content == "done: add -> ran add; sub -> ran sub"
 
 
-async def test_a_prompt_orders_faults(server: ProviderServer, openai: AsyncOpenAI):
+async def test_a_prompt_orders_faults(server: ProviderServer, openai: Sdk):
     messages: list[dict[str, Any]] = [{"role": "user", "content": "!fail 429 2 0.5\n!delay 0.01\n!chunk 3 0.001"}]
     for _ in range(2):
         with pytest.raises(APIStatusError) as failed:
@@ -58,7 +60,7 @@ async def test_a_prompt_orders_faults(server: ProviderServer, openai: AsyncOpenA
     assert server.counters.finished == 1
 
 
-async def test_a_prompt_can_wait_at_a_gate(server: ProviderServer, openai: AsyncOpenAI):
+async def test_a_prompt_can_wait_at_a_gate(server: ProviderServer, openai: Sdk):
     asking = asyncio.create_task(step(openai, [{"role": "user", "content": "wait\n!hold here"}]))
     await server.wait_for_request(1)
     await asyncio.sleep(0.02)
@@ -67,7 +69,7 @@ async def test_a_prompt_can_wait_at_a_gate(server: ProviderServer, openai: Async
     assert (await asking).content == "turn 1: wait"
 
 
-async def test_an_unknown_order_is_an_error(server: ProviderServer, openai: AsyncOpenAI):
+async def test_an_unknown_order_is_an_error(server: ProviderServer, openai: Sdk):
     with pytest.raises(APIStatusError, match="no order '!dance'"):
         await step(openai, [{"role": "user", "content": "!dance"}])
     assert isinstance(server.script_errors.pop(), ValueError)
@@ -80,8 +82,7 @@ async def process(tmp_path: Path) -> AsyncIterator[ProviderProcess]:
 
 
 async def test_a_process_keeps_a_ledger_and_obeys(process: ProviderProcess):
-    client = AsyncOpenAI(base_url=process.openai_url, api_key="k", max_retries=0)
-    async with client:
+    async with openai_client(process) as client:
         assert (await step(client, [{"role": "user", "content": "hi"}])).content == "turn 1: hi"
         finished = await process.wait_for("finished", 1)
         assert finished["body"]["choices"][0]["message"]["content"] == "turn 1: hi"
@@ -109,7 +110,7 @@ async def test_a_process_comes_back_on_its_port(tmp_path: Path):
     for turn in (1, 2):
         async with process:
             url = process.url
-            async with AsyncOpenAI(base_url=process.openai_url, api_key="k", max_retries=0) as client:
+            async with openai_client(process) as client:
                 await step(client, [{"role": "user", "content": "hi"}])
             await process.wait_for("finished", turn)
         assert process.url == url

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Literal
 
 import pytest
-from openai import APIStatusError, AsyncOpenAI
+from openai import APIStatusError
 
+from tests.provider.conftest import Sdk
 from tests.support.provider import ProviderServer, always, call, in_order, reply, stall
 
 
-async def test_a_request_is_recorded(server: ProviderServer, openai: AsyncOpenAI):
+async def test_a_request_is_recorded(server: ProviderServer, openai: Sdk):
     before = time.monotonic()
     made = await openai.responses.create(model="gpt-5", input="hi", extra_headers={"x-extra": "1"})
     record = await server.wait_for_request(1)
@@ -22,15 +24,18 @@ async def test_a_request_is_recorded(server: ProviderServer, openai: AsyncOpenAI
     await record.ended()
     assert (record.completed, record.aborted, record.status) == (True, False, 200)
     assert record.answer_id == made.id
+    assert record.answer_body is not None
     assert record.answer_body["output"][0]["content"][0]["text"] == "turn 1: hi"
     assert record.closed_at is None
     with pytest.raises(AttributeError):
-        record.index = 1
+        record.index = 1  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("at", ["start", "body"])
-async def test_a_cancelled_request_is_seen_to_close(server: ProviderServer, openai: AsyncOpenAI, stream: bool, at: str):
+async def test_a_cancelled_request_is_seen_to_close(
+    server: ProviderServer, openai: Sdk, stream: bool, at: Literal["start", "body"]
+):
     """While the server is silent, before the answer and in the middle of it."""
     server.fail(stall(at=at))
 
@@ -45,25 +50,25 @@ async def test_a_cancelled_request_is_seen_to_close(server: ProviderServer, open
     assert record.closed_at is None
     cancelled = time.monotonic()
     asking.cancel()
-    closed_at = await record.closed(timeout_seconds=2)
+    closed_at = await record.closed(timeout_seconds=10)
     await record.ended()
-    assert 0 <= closed_at - cancelled < 1
+    assert 0 <= closed_at - cancelled < 2
     assert (record.aborted, record.completed, record.closed_by) == (True, False, "client")
     assert server.counters.aborted == 1
     assert server.counters.finished == 0
 
 
-async def test_a_client_that_goes_while_chunks_flow_is_seen(server: ProviderServer, openai: AsyncOpenAI):
+async def test_a_client_that_goes_while_chunks_flow_is_seen(server: ProviderServer, openai: Sdk):
     server.script = always(reply("word " * 1000, chunk_delay_seconds=0.01))
     made = await openai.responses.create(model="gpt-5", input="hi", stream=True)
     await made.__anext__()
     await made.close()
     record = server.requests[0]
-    await record.closed(timeout_seconds=2)
+    await record.closed(timeout_seconds=10)
     assert record.aborted
 
 
-async def test_an_answer_waits_for_its_gate(server: ProviderServer, openai: AsyncOpenAI):
+async def test_an_answer_waits_for_its_gate(server: ProviderServer, openai: Sdk):
     server.script = always(reply("at last", gate="go"))
     asking = [asyncio.create_task(openai.responses.create(model="gpt-5", input="hi")) for _ in range(3)]
     await server.wait_for_request(3)
@@ -79,7 +84,7 @@ async def test_waiting_for_a_request_gives_up(server: ProviderServer):
         await server.wait_for_request(1, timeout_seconds=0.01)
 
 
-async def test_a_script_sees_the_same_request_through_every_api(server: ProviderServer, openai: AsyncOpenAI):
+async def test_a_script_sees_the_same_request_through_every_api(server: ProviderServer, openai: Sdk):
     server.script = always("ok")
     await openai.chat.completions.create(
         model="gpt-5",
@@ -113,7 +118,7 @@ async def test_a_script_sees_the_same_request_through_every_api(server: Provider
     assert [(result.name, result.text) for result in chat.results] == [("add", "3")]
 
 
-async def test_a_script_may_be_asynchronous_and_return_parts(server: ProviderServer, openai: AsyncOpenAI):
+async def test_a_script_may_be_asynchronous_and_return_parts(server: ProviderServer, openai: Sdk):
     async def script(request):
         await asyncio.sleep(0)
         return ["two calls", call("a"), call("b", id="mine")]
@@ -124,7 +129,7 @@ async def test_a_script_may_be_asynchronous_and_return_parts(server: ProviderSer
     assert made.output[2].call_id == "mine"
 
 
-async def test_a_script_that_fails_is_not_overlooked(openai: AsyncOpenAI):
+async def test_a_script_that_fails_is_not_overlooked(openai: Sdk):
     """The client sees a 500, and leaving the server raises what the script raised."""
     server = ProviderServer(in_order("only one"))
     await server.__aenter__()
@@ -136,7 +141,7 @@ async def test_a_script_that_fails_is_not_overlooked(openai: AsyncOpenAI):
         await server.__aexit__(None, None, None)
 
 
-async def test_bodies_can_be_forgotten(openai: AsyncOpenAI):
+async def test_bodies_can_be_forgotten(openai: Sdk):
     async with ProviderServer(keep_bodies=False) as server:
         client = openai.with_options(base_url=server.openai_url)
         await client.responses.create(model="gpt-5", input="hi")
@@ -144,7 +149,7 @@ async def test_bodies_can_be_forgotten(openai: AsyncOpenAI):
         assert server.requests[0].body == {}
 
 
-async def test_leaving_the_server_ends_what_it_still_holds(openai: AsyncOpenAI):
+async def test_leaving_the_server_ends_what_it_still_holds(openai: Sdk):
     async with ProviderServer() as server:
         server.fail(stall())
         client = openai.with_options(base_url=server.openai_url)

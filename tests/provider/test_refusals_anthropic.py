@@ -7,8 +7,9 @@ from typing import Any
 
 import httpx2
 import pytest
-from anthropic import APIStatusError, AsyncAnthropic
+from anthropic import APIStatusError
 
+from tests.provider.conftest import Sdk
 from tests.support.provider import ProviderServer, answer, by_step, call, thinking
 
 USER: dict[str, Any] = {"role": "user", "content": "hi"}
@@ -34,7 +35,7 @@ def text(value: str, **more: Any) -> dict[str, Any]:
     return {"role": "user", "content": [{"type": "text", "text": value, **more}]}
 
 
-async def ask(client: AsyncAnthropic, messages: list[Any], model: str = "test-model", **more: Any):
+async def ask(client: Sdk, messages: list[Any], model: str = "test-model", **more: Any):
     return await client.messages.create(model=model, max_tokens=100, messages=messages, **more)
 
 
@@ -63,7 +64,7 @@ async def ask(client: AsyncAnthropic, messages: list[Any], model: str = "test-mo
         ([USER, use("t 1"), results("t 1")], "String should match pattern"),
     ],
 )
-async def test_messages_refuses(server: ProviderServer, anthropic: AsyncAnthropic, messages: list[Any], words: str):
+async def test_messages_refuses(server: ProviderServer, anthropic: Sdk, messages: list[Any], words: str):
     with pytest.raises(APIStatusError, match="Error code: 400") as refused:
         await ask(anthropic, messages)
     assert words in refused.value.message
@@ -82,25 +83,25 @@ async def test_messages_refuses(server: ProviderServer, anthropic: AsyncAnthropi
         [USER, use("t1", "t2"), results("t1"), results("t2")],
     ],
 )
-async def test_messages_accepts_what_is_well_formed(anthropic: AsyncAnthropic, messages: list[Any]):
+async def test_messages_accepts_what_is_well_formed(anthropic: Sdk, messages: list[Any]):
     """Neighbours of one role are one turn to the API."""
     await ask(anthropic, messages)
 
 
-async def test_strict_alternation_is_an_option(connect_anthropic: Callable[[ProviderServer], AsyncAnthropic]):
+async def test_strict_alternation_is_an_option(connect_anthropic: Callable[[ProviderServer], Sdk]):
     async with ProviderServer(alternate_roles=True) as server:
         with pytest.raises(APIStatusError, match="roles must alternate"):
             await ask(connect_anthropic(server), [USER, USER])
 
 
-async def test_newer_models_take_no_prefill_but_system_messages(anthropic: AsyncAnthropic):
+async def test_newer_models_take_no_prefill_but_system_messages(anthropic: Sdk):
     await ask(anthropic, [USER, said("The answer is")])
     with pytest.raises(APIStatusError, match="does not support assistant message prefill"):
         await ask(anthropic, [USER, said("The answer is")], model="claude-opus-5-5")
     await ask(anthropic, [USER, said("a"), USER, {"role": "system", "content": "b"}], model="claude-opus-5-5")
 
 
-async def test_at_most_four_cache_marks(anthropic: AsyncAnthropic):
+async def test_at_most_four_cache_marks(anthropic: Sdk):
     tools = [{"name": "add", "input_schema": {"type": "object"}, **MARK}]
     system = [{"type": "text", "text": "s", **MARK}]
     marked = results("t1")
@@ -111,10 +112,10 @@ async def test_at_most_four_cache_marks(anthropic: AsyncAnthropic):
         await ask(anthropic, [*messages, said("b"), text("c", **MARK)], tools=tools, system=system)
 
 
-async def test_a_tool_loop_keeps_the_thinking_that_opened_it(server: ProviderServer, anthropic: AsyncAnthropic):
+async def test_a_tool_loop_keeps_the_thinking_that_opened_it(server: ProviderServer, anthropic: Sdk):
     """With thinking enabled; only where the server itself had thought before the call."""
     server.script = by_step([answer(thinking("hm"), call("add")), "ok"])
-    enabled = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
+    enabled: dict[str, Any] = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
     made = await anthropic.messages.create(model="test-model", max_tokens=2000, messages=[USER], **enabled)
     content = [block.model_dump(exclude_none=True) for block in made.content]
     back = results(content[1]["id"])
@@ -125,9 +126,9 @@ async def test_a_tool_loop_keeps_the_thinking_that_opened_it(server: ProviderSer
 
 
 async def test_unknown_models_wrong_keys_and_long_prompts(
-    connect_anthropic: Callable[[ProviderServer], AsyncAnthropic],
+    connect_anthropic: Callable[[ProviderServer], Sdk],
 ):
-    async def refusal(client: AsyncAnthropic, prompt: str = "hi", model: str = "claude-opus-5-5") -> APIStatusError:
+    async def refusal(client: Sdk, prompt: str = "hi", model: str = "claude-opus-5-5") -> APIStatusError:
         with pytest.raises(APIStatusError) as refused:
             await ask(client, [text(prompt)], model=model)
         return refused.value

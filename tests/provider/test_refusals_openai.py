@@ -7,8 +7,9 @@ from typing import Any
 
 import httpx2
 import pytest
-from openai import APIStatusError, AsyncOpenAI
+from openai import APIStatusError
 
+from tests.provider.conftest import Sdk
 from tests.support.provider import ProviderServer, answer, by_step, call, thinking
 
 USER = {"role": "user", "content": "hi"}
@@ -44,7 +45,7 @@ def result(id: str) -> dict[str, Any]:
         ([{"role": "model", "content": "hi"}], "Invalid value: 'model'"),
     ],
 )
-async def test_chat_refuses(server: ProviderServer, openai: AsyncOpenAI, messages: list[Any], words: str):
+async def test_chat_refuses(server: ProviderServer, openai: Sdk, messages: list[Any], words: str):
     with pytest.raises(APIStatusError, match="Error code: 400") as refused:
         await openai.chat.completions.create(model="gpt-5", messages=messages)
     assert words in refused.value.message
@@ -53,7 +54,7 @@ async def test_chat_refuses(server: ProviderServer, openai: AsyncOpenAI, message
     assert server.counters.made == 0
 
 
-async def test_chat_accepts_what_is_well_formed(openai: AsyncOpenAI):
+async def test_chat_accepts_what_is_well_formed(openai: Sdk):
     messages = [{"role": "system", "content": "s"}, USER, calling("c1", "c2"), result("c2"), result("c1"), USER, USER]
     await openai.chat.completions.create(model="gpt-5", messages=messages)
 
@@ -87,7 +88,7 @@ def output(id: str) -> dict[str, Any]:
         ),
     ],
 )
-async def test_responses_refuses(openai: AsyncOpenAI, items: list[Any], words: str):
+async def test_responses_refuses(openai: Sdk, items: list[Any], words: str):
     with pytest.raises(APIStatusError) as refused:
         await openai.responses.create(model="gpt-5", input=items)
     assert words in refused.value.message
@@ -95,14 +96,14 @@ async def test_responses_refuses(openai: AsyncOpenAI, items: list[Any], words: s
 
 
 @pytest.fixture
-async def thought(server: ProviderServer, openai: AsyncOpenAI) -> list[dict[str, Any]]:
+async def thought(server: ProviderServer, openai: Sdk) -> list[dict[str, Any]]:
     """The items of an answer that reasoned, called a tool and spoke."""
     server.script = by_step([answer(thinking("hm"), call("add"), "calling")], ["ok"])
     made = await openai.responses.create(model="gpt-5", input="hi")
     return [item.model_dump(exclude_none=True) for item in made.output]
 
 
-async def test_reasoning_goes_with_its_follower(openai: AsyncOpenAI, thought: list[dict[str, Any]]):
+async def test_reasoning_goes_with_its_follower(openai: Sdk, thought: list[dict[str, Any]]):
     reasoning, called, said = thought
     result = output(called["call_id"])
 
@@ -119,7 +120,7 @@ async def test_reasoning_goes_with_its_follower(openai: AsyncOpenAI, thought: li
     await openai.responses.create(model="gpt-5", input=[USER, anonymous, result, USER])
 
 
-async def test_encrypted_reasoning_is_for_its_own_item(openai: AsyncOpenAI, thought: list[dict[str, Any]]):
+async def test_encrypted_reasoning_is_for_its_own_item(openai: Sdk, thought: list[dict[str, Any]]):
     reasoning, called, _ = thought
     stolen = reasoning | {"id": "rs_other"}
     with pytest.raises(APIStatusError, match="did not match the target item id") as refused:
@@ -127,7 +128,7 @@ async def test_encrypted_reasoning_is_for_its_own_item(openai: AsyncOpenAI, thou
     assert refused.value.code == "invalid_encrypted_content"
 
 
-async def test_unstored_reasoning_needs_its_encrypted_content(server: ProviderServer, openai: AsyncOpenAI):
+async def test_unstored_reasoning_needs_its_encrypted_content(server: ProviderServer, openai: Sdk):
     server.script = by_step([answer(thinking("hm"), "said")], ["ok"])
     made = await openai.responses.create(model="gpt-5", input="hi", store=False)
     items = [item.model_dump(exclude_none=True) for item in made.output]
@@ -137,7 +138,7 @@ async def test_unstored_reasoning_needs_its_encrypted_content(server: ProviderSe
         await openai.responses.create(model="gpt-5", input=[USER, *items, USER], store=False)
 
 
-async def test_server_side_state_must_exist(server: ProviderServer, openai: AsyncOpenAI):
+async def test_server_side_state_must_exist(server: ProviderServer, openai: Sdk):
     first = await openai.responses.create(model="gpt-5", input="hi")
     await openai.responses.create(model="gpt-5", input="more", previous_response_id=first.id)
     server.forget_response(first.id)
@@ -157,7 +158,7 @@ async def test_server_side_state_must_exist(server: ProviderServer, openai: Asyn
     assert gone.value.status_code == 404
 
 
-async def test_a_call_left_open_on_the_server_must_be_answered(server: ProviderServer, openai: AsyncOpenAI):
+async def test_a_call_left_open_on_the_server_must_be_answered(server: ProviderServer, openai: Sdk):
     server.script = by_step([call("add"), "ok"])
     first = await openai.responses.create(model="gpt-5", input="hi")
     with pytest.raises(APIStatusError, match="No tool output found for function call"):
@@ -168,7 +169,7 @@ async def test_a_call_left_open_on_the_server_must_be_answered(server: ProviderS
     assert done.output_text == "ok"
 
 
-async def test_what_the_server_holds_must_not_be_sent_again(server: ProviderServer, openai: AsyncOpenAI):
+async def test_what_the_server_holds_must_not_be_sent_again(server: ProviderServer, openai: Sdk):
     first = await openai.responses.create(model="gpt-5", input="hi")
     again = [item.model_dump(exclude_none=True) for item in first.output]
     with pytest.raises(APIStatusError, match="Duplicate item found with id"):
@@ -177,9 +178,9 @@ async def test_what_the_server_holds_must_not_be_sent_again(server: ProviderServ
 
 @pytest.mark.parametrize("api", ["chat", "responses"])
 async def test_both_refuse_unknown_models_wrong_keys_and_long_prompts(
-    api: str, connect_openai: Callable[[ProviderServer], AsyncOpenAI]
+    api: str, connect_openai: Callable[[ProviderServer], Sdk]
 ):
-    async def ask(client: AsyncOpenAI, model: str = "gpt-5", text: str = "hi") -> APIStatusError:
+    async def ask(client: Sdk, model: str = "gpt-5", text: str = "hi") -> APIStatusError:
         path = "/chat/completions" if api == "chat" else "/responses"
         sent = {"messages": [{"role": "user", "content": text}]} if api == "chat" else {"input": text}
         with pytest.raises(APIStatusError) as refused:
@@ -204,3 +205,9 @@ async def test_bad_json_and_a_missing_key(server: ProviderServer):
     assert "could not parse the JSON body" in bad.json()["error"]["message"]
     assert keyless.status_code == 401
     assert server.counters.refused == 2
+
+
+async def test_bodies_can_be_judged_without_http(server: ProviderServer):
+    assert server.apis.refusal("chat", {"model": "gpt-5", "messages": [USER]}) is None
+    assert "empty array" in (server.apis.refusal("chat", {"model": "gpt-5", "messages": []}) or "")
+    assert server.requests == []

@@ -62,6 +62,15 @@ class Apis:
             check_context(checked, self.context_limit_tokens)
         return checked
 
+    def refusal(self, api: Api, body: Json) -> str | None:
+        """Why the API would refuse a body, without HTTP; ``None`` when it would not."""
+        headers = {"authorization": "Bearer key", "x-api-key": "key", "anthropic-version": "2023-06-01"}
+        try:
+            self.check(api, headers, body)
+        except Refusal as refusal:
+            return refusal.message
+        return None
+
     def render(self, api: Api, body: Json, checked: Checked, answer: Answer) -> Rendered:
         """An answer in the form of its API."""
         match api:

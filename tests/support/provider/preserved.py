@@ -91,7 +91,8 @@ def check(body: Json, messages: list[Json], signer: Signer, *, binds: bool, beta
         dropping = False
         for number, block in enumerate(message["content"]):
             if block.get("type") not in _KINDS:
-                prefix.add(message["role"], block)
+                if binds:
+                    prefix.add(message["role"], block)
                 dropping = False
                 continue
             path = f"messages.{at}.content.{number}"

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from tests.support.provider.transcript import Json
 
 _CHUNK_CHARS = 1024
+_MARKS = ("cache_control", "prompt_cache_breakpoint")
+_ENCODER = json.JSONEncoder(sort_keys=True, ensure_ascii=False)
 
 
 @dataclass(frozen=True)
@@ -37,16 +39,15 @@ def text_tokens(text: str) -> int:
 
 def canonical(value: object) -> str:
     """JSON that is the same for equal values, without cache marks and absent fields."""
-    return json.dumps(_without_marks(value), sort_keys=True, ensure_ascii=False)
+    text = _ENCODER.encode(value)
+    if any(mark in text for mark in ("null", *_MARKS)):
+        text = _ENCODER.encode(_without_marks(value))
+    return text
 
 
 def _without_marks(value: object) -> object:
     if isinstance(value, dict):
-        return {
-            key: _without_marks(item)
-            for key, item in value.items()
-            if item is not None and key not in ("cache_control", "prompt_cache_breakpoint")
-        }
+        return {key: _without_marks(item) for key, item in value.items() if item is not None and key not in _MARKS}
     if isinstance(value, list):
         return [_without_marks(item) for item in value]
     return value
