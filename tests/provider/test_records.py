@@ -7,6 +7,7 @@ import time
 from typing import Literal
 
 import pytest
+from anthropic import APIConnectionError
 from openai import APIStatusError
 
 from tests.provider.conftest import Sdk
@@ -139,6 +140,16 @@ async def test_a_script_that_fails_is_not_overlooked(openai: Sdk):
         await client.responses.create(model="gpt-5", input="hi")
     with pytest.raises(AssertionError, match="after the last of 1 scripted answers"):
         await server.__aexit__(None, None, None)
+
+
+async def test_an_answer_that_cannot_be_rendered_does_not_hang(server: ProviderServer, anthropic: Sdk):
+    """Messages has no way to put out arguments that are not JSON."""
+    server.script = always(call("add", "{nope"))
+    with pytest.raises(APIConnectionError):
+        await anthropic.messages.create(
+            model="claude-opus-5-5", max_tokens=9, messages=[{"role": "user", "content": "hi"}]
+        )
+    assert isinstance(server.script_errors.pop(), ValueError)
 
 
 async def test_bodies_can_be_forgotten(openai: Sdk):

@@ -46,6 +46,8 @@ class Control:
             status, body = 200, self._answer(exchange, path)
         except Refusal as refusal:
             status, body = refusal.status, error_body(api, refusal, "req_side")
+        except (KeyError, TypeError, ValueError) as error:
+            status, body = 400, error_body(api, Refusal(f"not understood: {error!r}"), "req_side")
         await exchange.respond(status, {"content-type": "application/json"}, json.dumps(body).encode())
 
     def _answer(self, exchange: Exchange, path: str) -> Json:

@@ -166,6 +166,10 @@ class ProviderServer:
             if not record.completed:
                 self._aborted(record)
             raise
+        except Exception as error:
+            self.script_errors.append(error)  # an answer that cannot be rendered: no client may hang on it
+            self._aborted(record)
+            exchange.reset()
         finally:
             record.progress.ended.set()
             if not self._keep_bodies:
