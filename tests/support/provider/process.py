@@ -68,7 +68,7 @@ class ProviderProcess:
     async def wait_for(self, event: str, number: int, timeout_seconds: float = 10.0) -> Json:
         """The ``number``-th event of a kind, counted from 1, as soon as it is in the ledger."""
         async with asyncio.timeout(timeout_seconds):
-            while len(found := self.events(event)) < number:  # noqa: ASYNC110 - it is another process that writes
+            while len(found := self.events(event)) < number:
                 await asyncio.sleep(0.01)
         return found[number - 1]
 
