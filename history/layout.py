@@ -103,6 +103,10 @@ class LaneNames:
         return f"{self.base}stage:{turn_id}:{epoch}"
 
 
+# With this line a script is refused as a whole where memory is full; without it, one whose first write frees memory
+# would go on.
+_STRICT = "#!lua\n"
+
 # KEYS are head, turn, turns, events everywhere; ARGV begins with base name, turn id, step, attempt, head version
 # (empty where the caller does not know it yet), events' greatest length, stage's time to live in seconds.
 _FENCE = """
@@ -129,7 +133,8 @@ end
 # ARGV 8: the prompt's digest. 9: the prompt. Says 'ok', 'exists' (the same prompt is there), 'conflict' or 'ended'; and
 # with the first two the id of the newest event.
 PUT_INPUT = (
-    _FENCE
+    _STRICT
+    + _FENCE
     + """
 local known = redis.call('HGET', turn, 'p')
 if known and known ~= ARGV[8] then return {'conflict', known} end
@@ -145,7 +150,8 @@ return {known and 'exists' or 'ok', since}
 # says the turn began, 12: the one that says this attempt began. Says 'ok', head, turn, first index of the entries, the
 # entries, the staged entries.
 LOAD = (
-    _FENCE
+    _STRICT
+    + _FENCE
     + """
 if redis.call('EXISTS', turn) == 1 then
   if attempt > begun then redis.call('HSET', turn, 'a' .. step, attempt) end
@@ -169,7 +175,8 @@ return {'ok', heads, fields, first, entries, stage}
 
 # ARGV 8: field. 9: value. 10: the epoch staged for. 11...: encoded entries. First write wins.
 STAGE = (
-    _FENCE
+    _STRICT
+    + _FENCE
     + """
 local held = redis.call('HGET', turn, ARGV[8])
 if held then return {'exists', held} end
@@ -194,7 +201,8 @@ return {'ok'}
 # 16: seconds that a replaced epoch is kept. 17...: encoded entries that were not staged before. Says 'ok' and the
 # turn's number.
 COMMIT = (
-    _FENCE
+    _STRICT
+    + _FENCE
     + """
 local old, new = ARGV[8], ARGV[10]
 local stage, epoch = base .. 'stage:' .. id .. ':' .. new, base .. 'epoch:' .. new
@@ -247,7 +255,8 @@ return {'ok', number}
 
 # ARGV 8...: events.
 PUBLISH = (
-    _FENCE
+    _STRICT
+    + _FENCE
     + """
 if redis.call('HEXISTS', turn, 'p') == 0 then return {'stale', 'gone'} end
 for at = 8, #ARGV do say(ARGV[at]) end

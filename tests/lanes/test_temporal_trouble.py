@@ -1,0 +1,70 @@
+"""Turns outlive Temporal's server, and workers that do not have their agent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.models.function import FunctionModel
+
+from laneway import Laneway, LocalStack, PydanticAdapter
+from laneway.errors import TurnFailed
+
+from tests.lanes.agents import Paced, prompts_of
+from tests.support.bench import Bench
+
+OwnStack = Callable[[], AbstractAsyncContextManager[LocalStack]]
+
+
+async def test_turns_go_on_when_temporal_was_killed_and_restarted(own_stack: OwnStack, conversation_id: str):
+    """A turn that runs, one that waits, and one submitted afterwards."""
+    paced = Paced()
+    app = Laneway(agents=paced.agents())
+    async with own_stack() as stack, app.worker(stack.settings), app.client(stack.settings) as client:
+        conversation = client.conversation(conversation_id)
+        await conversation.ask("agent", "before")
+        running = await conversation.submit("agent", "wait")
+        queued = await conversation.submit("agent", "queued")
+        await paced.begun["wait"].wait()
+        await stack.kill_temporal()
+        await asyncio.sleep(0.5)
+        await stack.restart_temporal()
+        paced.release("wait")
+        assert (await running.result()).output == "re: wait"
+        assert (await queued.result()).output == "re: queued"
+        assert (await conversation.ask("agent", "after")).output == "re: after"
+        assert prompts_of(await conversation.messages("agent")) == ["before", "wait", "queued", "after"]
+
+
+async def test_a_turn_of_an_agent_that_no_worker_has_fails_clearly_and_other_lanes_go_on(
+    bench: Bench, conversation_id: str
+):
+    """The lane's worker knows other agents only: the turn says which, the others are served meanwhile."""
+    paced = Paced()
+    await bench.worker({"other": paced.adapter()})
+    client = await bench.client({"other": paced.adapter(), "missing": paced.adapter()})
+    conversation = client.conversation(conversation_id)
+    turn = await conversation.submit("missing", "hello")
+    assert (await conversation.ask("other", "hello")).output == "re: hello"
+    with pytest.raises(TurnFailed, match="no agent 'missing' is registered here; registered: 'other'"):
+        await turn.result()
+    assert await conversation.messages("missing") == []
+
+
+async def test_workers_of_two_versions_share_the_lanes_of_both(bench: Bench, conversation_id: str):
+    """While old and new workers run, each lane's steps go to one that has its contract, or wait a moment for it."""
+    paced = Paced()
+    changed = Agent(FunctionModel(paced._model, model_name="paced-2"))
+    old, new = {"agent": paced.adapter()}, {"agent": PydanticAdapter(changed)}
+    await bench.worker(old)
+    await bench.worker(new)
+    old_client, new_client = await bench.client(old), await bench.client(new)
+    for n in range(6):
+        assert (await old_client.conversation(conversation_id).ask("agent", f"old {n}")).output == f"re: old {n}"
+        assert (await new_client.conversation(conversation_id).ask("agent", f"new {n}")).output == f"re: new {n}"
+    assert prompts_of(await old_client.conversation(conversation_id).messages("agent")) == [f"old {n}" for n in range(6)]
+    assert prompts_of(await new_client.conversation(conversation_id).messages("agent")) == [f"new {n}" for n in range(6)]
+    assert len(await new_client.lanes(conversation_id)) == 2
