@@ -15,7 +15,7 @@ from laneway.history.views import HistoryView
 __all__ = ["AssembledHistory", "assemble", "estimated", "settle"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AssembledHistory(Generic[MessageT]):
     """An edited history of native messages.
 

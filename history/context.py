@@ -34,7 +34,7 @@ class HistoryProcessorState:
     history_version: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HistoryProcessorContext(Generic[MessageT]):
     """What a processor edits.
 

@@ -30,7 +30,7 @@ EditVerdict = Literal["unprocessed", "skipped", "no-op", "accepted"]
 """No processor is in force; its condition answered False; it changed nothing; its edit is to be stored and sent."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EditRequest(Generic[MessageT]):
     """A model request that is about to be sent.
 
@@ -103,7 +103,7 @@ class EditReceipt:
     released_reasoning: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EditOutcome(Generic[MessageT]):
     """What came of one pass.
 

@@ -20,7 +20,7 @@ from laneway.history.views import view_of
 __all__ = ["ReleasedHistory", "release_bound_reasoning"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ReleasedHistory(Generic[MessageT]):
     """A history without the reasoning that would be refused.
 

@@ -40,7 +40,7 @@ class ImportRepair:
     new_tool_call_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ImportedHistory(Generic[MessageT]):
     """A history that can open a lane.
 

@@ -26,7 +26,7 @@ class Inherit(Enum):
 INHERIT: Final = Inherit.INHERIT
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HistoryProcessingSettings(Generic[MessageT]):
     """What one scope says about history processing.
 
@@ -40,7 +40,7 @@ class HistoryProcessingSettings(Generic[MessageT]):
     condition: HistoryProcessorCondition | Inherit | None = INHERIT
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HistoryProcessingInForce(Generic[MessageT]):
     """What holds for a request once the scopes are resolved. Without a processor there is no condition."""
 

@@ -25,7 +25,7 @@ _ORIGINS_OF_ROLE: dict[Role, tuple[OriginKind, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HistoryView(Generic[MessageT]):
     """A history of messages of one role each. All sequences are of the same length.
 

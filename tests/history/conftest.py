@@ -5,6 +5,6 @@ from __future__ import annotations
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
-    "history", derandomize=True, deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow]
+    "history", derandomize=True, deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("history")

@@ -124,7 +124,7 @@ _PROTECTING = {"signed", "native", "compaction", "suspended"}
 
 @st.composite
 def histories(draw: st.DrawFn, max_cycles: int = 4) -> MadeHistory:
-    """Valid histories: cycles with and without tools, system text anywhere between them, a tool loop at the end or not."""
+    """Valid histories: cycles with and without tools, system text between them, a tool loop at the end or not."""
     maker = _Maker()
     groups: list[MadeGroup] = []
     exchanges = st.lists(st.lists(st.sampled_from(["result", "retry"]), min_size=1, max_size=2), max_size=2)
@@ -137,7 +137,7 @@ def histories(draw: st.DrawFn, max_cycles: int = 4) -> MadeHistory:
         if draw(st.integers(0, 5)) == 0:
             messages += maker.feedback()
         kind = draw(st.sampled_from(_ANSWERS))
-        # A cycle that ends with an output tool's result has no text after it, and its result is merged with what follows.
+        # A cycle that ends with an output tool's result has no text after it: the result is merged with what follows.
         if messages[-1].parts[0].part_kind != "tool-return" or kind in _PROTECTING or draw(st.integers(0, 3)):
             messages.append(maker.answer(kind))
         else:

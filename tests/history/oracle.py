@@ -1,7 +1,7 @@
 """What editing must decide, worked out the slow way: by listing every order of groups that is allowed.
 
-It shares nothing with the code under test: it knows the groups from how the history was made, and which message is which
-from how the edit was made.
+It shares nothing with the code under test: it knows the groups from how the history was made, and which message is
+which from how the edit was made.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
@@ -66,12 +67,12 @@ def test_groups_are_the_cycles_that_the_history_was_made_of(made: MadeHistory) -
     assert [len(group) for group in groups] == [len(group.messages) for group in made.groups]
     assert [group.protected for group in groups] == [group.protected for group in made.groups]
     assert groups[0].entry_start == 0
-    assert all(before.entry_end == after.entry_start for before, after in zip(groups, groups[1:], strict=False))
+    assert all(before.entry_end == after.entry_start for before, after in pairwise(groups))
     assert len({group.group_id for group in groups}) == len(groups)
     assert [group.protected_reasons.count("current") for group in groups] == [0] * (len(groups) - 1) + [1]
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(st.data())
 def test_an_edit_is_judged_as_the_oracle_judges_it(data: st.DataObject) -> None:
     made = data.draw(histories())
@@ -113,7 +114,7 @@ def test_keeping_recent_groups_is_always_valid_and_keeps_no_more(made: MadeHisto
 
 
 def named(groups: Iterable[HistoryGroup]) -> dict[str, object]:
-    """The origins of groups by id. Neighbouring system messages become one in Pydantic AI's normal form, so not those."""
+    """The origins of groups by id, but for system messages: neighbours become one in Pydantic AI's normal form."""
     return {group.group_id: group.origins for group in groups if group.protected_reasons != ("system",)}
 
 
