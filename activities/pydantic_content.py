@@ -6,7 +6,10 @@ import copy
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
+from datetime import date, timedelta
+from decimal import Decimal
 from typing import Final, TypeGuard, TypeVar, cast
+from uuid import UUID
 
 from pydantic_ai.messages import (
     BaseToolCallPart,
@@ -46,6 +49,7 @@ from laneway.history.dialect import EntryWeight, MediaKind, MediaWeight
 
 __all__ = ["canonical", "deep_copy", "is_native_message", "weight_of"]
 
+_IMMUTABLE: Final = (str, int, float, bool, bytes, date, timedelta, Decimal, UUID)
 _Copied = TypeVar("_Copied")
 
 _REQUEST_PARTS: Final = (
@@ -74,17 +78,19 @@ _RESPONSE_PARTS: Final = (
 )
 
 # Bookkeeping that no model is ever sent. Everything else is content, provider ids included.
-_MESSAGE_BOOKKEEPING: Final = (
-    "timestamp",
-    "run_id",
-    "conversation_id",
-    "metadata",
-    "usage",
-    "model_id",
-    "workspace_ref",
-    "history_digest",
-    "failed_attempts",
-)
+_BOOKKEEPING: Final = {
+    "__all__": {
+        "timestamp": True,
+        "run_id": True,
+        "conversation_id": True,
+        "metadata": True,
+        "usage": True,
+        "model_id": True,
+        "workspace_ref": True,
+        "history_digest": True,
+        "failed_attempts": True,
+    }
+}
 _PART_BOOKKEEPING: Final = ("timestamp", "metadata", "content_file_digests")
 
 
@@ -101,9 +107,7 @@ def canonical(message: ModelMessage) -> bytes:
     Raises:
         pydantic_core.PydanticSerializationError: a tool result or tool arguments hold what JSON cannot.
     """
-    dumped = ModelMessagesTypeAdapter.dump_python([message], mode="json", warnings=False)[0]
-    for key in _MESSAGE_BOOKKEEPING:
-        dumped.pop(key, None)
+    dumped = ModelMessagesTypeAdapter.dump_python([message], mode="json", exclude=_BOOKKEEPING, warnings=False)[0]
     for part in dumped["parts"]:
         for key in _PART_BOOKKEEPING:
             part.pop(key, None)
@@ -122,7 +126,7 @@ def deep_copy(value: _Copied) -> _Copied:
 
 
 def _deep_copy(value: object) -> object:
-    if value is None or isinstance(value, str | int | float | bool | bytes):
+    if value is None or isinstance(value, _IMMUTABLE):
         return value
     if type(value) is list:
         return [_deep_copy(item) for item in cast("list[object]", value)]
