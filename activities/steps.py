@@ -44,12 +44,19 @@ _MAX_ERROR_CHARS = 4000
 
 @dataclass
 class _Attempt:
-    """An attempt at a step, once it is loaded."""
+    """An attempt at a step, once it is loaded.
+
+    Attributes:
+        history: the native messages, committed and staged; those that the attempt stages itself are added.
+        size_bytes: what their entries take as they are stored.
+        checkpoint: the one that they lead to.
+    """
 
     fence: Fence
     turn: LoadedTurn
     adapter: Adapter[Any]
     history: list[Any]
+    size_bytes: int
     checkpoint: CheckpointRef
     failed: Sequence[StepAttempt]
 
@@ -185,15 +192,16 @@ class Steps:
                 "under a new id"
             )
         committed = self._decoded(fence.lane, adapter, held, turn)
-        messages = list(committed.messages)
+        messages, size = list(committed.messages), committed.size_bytes
         if turn.stage_checkpoint.epoch != head.checkpoint.epoch:
-            messages.clear()
+            messages, size = [], 0
         messages.extend(adapter.decode(entry.payload) for entry in turn.staged)
         return _Attempt(
             fence=replace(fence, version=head.version),
             turn=turn,
             adapter=adapter,
             history=messages,
+            size_bytes=size + _size(turn.staged),
             checkpoint=turn.stage_checkpoint,
             failed=_failed_attempts(turn.fields),
         )
@@ -206,7 +214,7 @@ class Steps:
         history = HeldHistory(
             turn.head.checkpoint,
             (*before, *(adapter.decode(entry.payload) for entry in turn.entries)),
-            size + sum(len(entry.payload) for entry in turn.entries),
+            size + _size(turn.entries),
         )
         self._cache.put(lane.lane_id, history)
         return history
@@ -221,6 +229,8 @@ class Steps:
                 raise StaleTurn(f"step {step} of turn {fence.turn_id!r} was staged by another attempt")
             assert tip is not None
             attempt.checkpoint = tip
+            attempt.history.extend(messages)
+            attempt.size_bytes += _size(entries)
 
         async def write(key: str, result: bytes) -> bytes | None:
             held, _ = await self._store.stage(fence, f"j{step}:{key}", result)
@@ -273,13 +283,10 @@ class Steps:
         )
         assert record.checkpoint is not None
         if result.rewritten is None:
-            held = self._cache.get(lane_id)
-            size = held.size_bytes if held.checkpoint == attempt.base else 0
-            messages = (*attempt.history, *result.appended)
+            size, messages = attempt.size_bytes, (*attempt.history, *result.appended)
         else:
             size, messages = 0, tuple(result.rewritten)
-        size += sum(len(entry.payload) for entry in entries)
-        self._cache.put(lane_id, HeldHistory(record.checkpoint, messages, size))
+        self._cache.put(lane_id, HeldHistory(record.checkpoint, messages, size + _size(entries)))
         return StepOutcome("committed", attempt.turn.head.version + 1)
 
     # Failures ---------------------------------------------------------------------------------------------------------
@@ -351,6 +358,10 @@ class Steps:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+
+
+def _size(entries: Sequence[StoredEntry]) -> int:
+    return sum(len(entry.payload) for entry in entries)
 
 
 def _latest_state(fields: Mapping[str, bytes], step: int) -> bytes | None:
