@@ -1,0 +1,263 @@
+"""How `RedisSaver` asks Redis: one description of each question, asked by a synchronous or an asynchronous client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any, Generic, NamedTuple, TypeVar, cast
+from weakref import WeakKeyDictionary
+
+import redis
+import redis.asyncio
+import redis.asyncio.retry
+import redis.retry
+from redis import exceptions as redis_errors
+from redis.backoff import ExponentialWithJitterBackoff
+from redis.maint_notifications import MaintNotificationsConfig
+
+from laneway.errors import ConfigurationError, ServiceUnavailable, StoreError, StoreFull
+from laneway.langgraph_lua import Script
+
+__all__ = ["Ask", "Link", "Page", "Recent", "Steps"]
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Ask(NamedTuple):
+    """A question to Redis: a script with its keys and arguments, or the words of a command.
+
+    Attributes:
+        script: the script; None for a command.
+        keys: what it declares.
+        args: its arguments, or the command's words.
+        fence: the Lua source of the fence that it checks.
+    """
+
+    script: Script | None
+    keys: tuple[str, ...]
+    args: tuple[Any, ...]
+    fence: str = ""
+
+
+class Page(NamedTuple):
+    """Results that a generator of questions has ready for whoever runs it."""
+
+    items: Sequence[Any]
+
+
+Steps = Generator[Ask, Any, T]
+"""A piece of work without I/O: it yields questions, is sent the answers, and returns its result."""
+
+
+class Recent(Generic[K, V]):
+    """What was seen lately, up to a number of things. For all threads."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._entries: OrderedDict[K, V] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: K) -> V | None:
+        """What was kept under a key."""
+        with self._lock:
+            value = self._entries.get(key)
+            if value is not None:
+                self._entries.move_to_end(key)
+            return value
+
+    def put(self, key: K, value: V) -> None:
+        """Keep a value, in place of the one that was not asked for longest."""
+        with self._lock:
+            self._entries[key] = value
+            self._entries.move_to_end(key)
+            while len(self._entries) > self._capacity:
+                self._entries.popitem(last=False)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._entries.clear()
+
+
+class Link:
+    """A synchronous and an asynchronous client of one Redis, either of them made when it is first used.
+
+    Asynchronous connections belong to their event loop, so each loop has a client of its own.
+
+    Args:
+        url: where Redis is; None where clients are given.
+        client: a synchronous client, which its owner closes.
+        async_client: an asynchronous one, likewise.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        client: redis.Redis | None = None,
+        async_client: redis.asyncio.Redis | None = None,
+    ) -> None:
+        for given in (client, async_client):
+            pool = getattr(given, "connection_pool", None)
+            if pool is not None and pool.connection_kwargs.get("decode_responses"):
+                raise ConfigurationError(
+                    "RedisSaver stores bytes: make the client with decode_responses=False, or use RedisSaver.from_url"
+                )
+        self._url = url
+        self._client = client
+        self._async_client = async_client
+        self._owned: redis.Redis | None = None
+        self._owned_async: WeakKeyDictionary[asyncio.AbstractEventLoop, redis.asyncio.Redis] = WeakKeyDictionary()
+        self._lock = Lock()
+
+    def run(self, steps: Steps[T]) -> T:
+        """Do a piece of work with the synchronous client."""
+        answer: Any = None
+        try:
+            while True:
+                answer = self._ask(steps.send(answer))
+        except StopIteration as done:
+            return cast("T", done.value)
+
+    async def arun(self, steps: Steps[T]) -> T:
+        """Do a piece of work with the asynchronous client."""
+        answer: Any = None
+        try:
+            while True:
+                answer = await self._aask(steps.send(answer))
+        except StopIteration as done:
+            return cast("T", done.value)
+
+    def pages(self, steps: Generator[Ask | Page, Any, None]) -> Iterator[Any]:
+        """Do work that has results page by page, no faster than they are taken."""
+        answer: Any = None
+        while (step := _next(steps, answer)) is not None:
+            if isinstance(step, Page):
+                answer = None
+                yield from step.items
+            else:
+                answer = self._ask(step)
+
+    async def apages(self, steps: Generator[Ask | Page, Any, None]) -> AsyncIterator[Any]:
+        """Do work that has results page by page, no faster than they are taken."""
+        answer: Any = None
+        while (step := _next(steps, answer)) is not None:
+            if isinstance(step, Page):
+                answer = None
+                for item in step.items:
+                    yield item
+            else:
+                answer = await self._aask(step)
+
+    def _ask(self, ask: Ask) -> Any:
+        client: Any = self._sync()
+        with _explained():
+            if ask.script is None:
+                return client.execute_command(*ask.args)
+            text, sha = ask.script.text(ask.fence)
+            try:
+                return client.evalsha(sha, len(ask.keys), *ask.keys, *ask.args)
+            except redis_errors.NoScriptError:
+                return client.eval(text, len(ask.keys), *ask.keys, *ask.args)
+
+    async def _aask(self, ask: Ask) -> Any:
+        client: Any = self._async()
+        with _explained():
+            if ask.script is None:
+                return await client.execute_command(*ask.args)
+            text, sha = ask.script.text(ask.fence)
+            try:
+                return await client.evalsha(sha, len(ask.keys), *ask.keys, *ask.args)
+            except redis_errors.NoScriptError:
+                return await client.eval(text, len(ask.keys), *ask.keys, *ask.args)
+
+    def _sync(self) -> redis.Redis:
+        if self._client is not None:
+            return self._client
+        if self._url is None:
+            raise ConfigurationError(
+                "this RedisSaver was given an asynchronous client only: use the graph's asynchronous methods, pass "
+                "client= as well, or make the saver with RedisSaver.from_url"
+            )
+        with self._lock:
+            if self._owned is None:
+                self._owned = redis.Redis.from_url(  # pyright: ignore[reportUnknownMemberType]
+                    self._url, retry=redis.retry.Retry(_BACKOFF, _RETRIES), **_OPTIONS
+                )
+            return self._owned
+
+    def _async(self) -> redis.asyncio.Redis:
+        if self._async_client is not None:
+            return self._async_client
+        if self._url is None:
+            raise ConfigurationError(
+                "this RedisSaver was given a synchronous client only: use the graph's synchronous methods, pass "
+                "async_client= as well, or make the saver with RedisSaver.from_url"
+            )
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            client = self._owned_async.get(loop)
+            if client is None:
+                client = redis.asyncio.Redis.from_url(  # pyright: ignore[reportUnknownMemberType]
+                    self._url, retry=redis.asyncio.retry.Retry(_BACKOFF, _RETRIES), **_OPTIONS
+                )
+                self._owned_async[loop] = client
+            return client
+
+    def close(self) -> None:
+        """Close the synchronous client that this link made."""
+        with self._lock:
+            client, self._owned = self._owned, None
+        if client is not None:
+            client.close()
+
+    async def aclose(self) -> None:
+        """Close what this link made for the running event loop, and the synchronous client."""
+        with self._lock:
+            client = self._owned_async.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.aclose()
+        self.close()
+
+
+_BACKOFF = ExponentialWithJitterBackoff(base=0.02, cap=1.0)
+_RETRIES = 5
+"""A question that meets a lost connection is asked again: every script bears that."""
+_OPTIONS: dict[str, Any] = {
+    "decode_responses": False,
+    "socket_timeout": 30.0,
+    "socket_connect_timeout": 5.0,
+    "health_check_interval": 15,
+    "maint_notifications_config": MaintNotificationsConfig(enabled=False),
+}
+
+
+def _next(steps: Generator[Ask | Page, Any, None], answer: Any) -> Ask | Page | None:
+    try:
+        return steps.send(answer)
+    except StopIteration:
+        return None
+
+
+@contextmanager
+def _explained() -> Generator[None]:
+    """Errors of Redis, told apart by what can be done about them."""
+    try:
+        yield
+    except redis_errors.OutOfMemoryError as error:
+        raise StoreFull(f"Redis refused a write: {error}. Nothing was written; raise maxmemory or free some") from error
+    except (redis_errors.AuthenticationError, redis_errors.AuthorizationError, redis_errors.NoPermissionError) as error:
+        raise StoreError(f"Redis refused: {error}. Check the saver's URL and the user's permissions") from error
+    except (redis_errors.ConnectionError, redis_errors.TimeoutError, OSError) as error:
+        raise ServiceUnavailable(f"Redis does not answer: {error}. Check the saver's URL and the server") from error
+    except redis_errors.ResponseError as error:
+        if "OOM" in str(error):
+            raise StoreFull(f"Redis refused a write: {error}. Nothing was written; free some memory") from error
+        raise StoreError(f"Redis answered with an error: {error}") from error
+    except redis_errors.RedisError as error:
+        raise ServiceUnavailable(f"Redis failed: {error}. Check the saver's URL and the server") from error
