@@ -105,15 +105,11 @@ def sqlite_saver(_: str) -> Iterator[Measured]:
 
 @contextmanager
 def plainredis_saver(url: str) -> Iterator[Measured]:
-    from langgraph.checkpoint.plainredis import PlainRedisSaver  # pyright: ignore[reportMissingImports]
+    from langgraph_checkpoint_plainredis import RedisSaver as PlainRedisSaver  # pyright: ignore[reportMissingImports]
 
-    with redis.Redis.from_url(url) as client:
-        client.select(1)
-        own = redis.Redis.from_url(f"{url}/1")
-        own.flushdb()
-        yield Measured(PlainRedisSaver(own), lambda: used_memory(own, "*"))
-        own.flushdb()
-        own.close()
+    with redis.Redis.from_url(f"{url}/1") as client:
+        yield Measured(PlainRedisSaver(client), lambda: used_memory(client, "*"))
+        client.flushdb()
 
 
 SAVERS = {
@@ -142,7 +138,7 @@ def measure(name: str, url: str, turns: list[int], text: Callable[[random.Random
         except ImportError:
             print(f"{name:16} is not installed")
             return
-        builder = StateGraph(MessagesState)
+        builder: Any = StateGraph(MessagesState)
         builder.add_node("model", model)
         builder.add_edge(START, "model")
         graph = builder.compile(checkpointer=measured.saver)
@@ -160,7 +156,7 @@ def measure(name: str, url: str, turns: list[int], text: Callable[[random.Random
                 read = time.perf_counter() - begun
                 print(
                     f"{name:16} {text.__name__:6} {turn:5} turns  own {own:>9,}  stored {stored:>12,}  "
-                    f"×{stored / own:<7.2f} turn {took * 1000:6.1f} ms  read {read * 1000:6.1f} ms",
+                    f"×{stored / own:<7.2f} turn {took * 1000:7.1f} ms  read {read * 1000:7.1f} ms",
                     flush=True,
                 )
 
@@ -169,8 +165,9 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smoke", action="store_true", help="few turns, only to see that it runs")
     parser.add_argument("--savers", nargs="*", choices=list(SAVERS), default=list(SAVERS))
+    parser.add_argument("--turns", nargs="*", type=int, default=[50, 150, 500], help="after how many to measure")
     options = parser.parse_args()
-    turns = [5, 10] if options.smoke else [50, 150, 500]
+    turns = [5, 10] if options.smoke else sorted(options.turns)
     with tempfile.TemporaryDirectory() as folder:
         server = ValkeyServer(Path(folder))
         await server.start()

@@ -121,9 +121,9 @@ class Desk:
         Raises:
             ConfigurationError: this saver keeps none.
         """
-        if self.options.key_base is not None or self.scope is not None:
+        if self.options.key_base is not None:
             raise ConfigurationError(
-                "a saver with key_base, or in a stage, keeps no list of its threads; name the thread in the config"
+                "a saver with key_base keeps no list of its threads; name the thread in the config"
             )
         return f"{self.options.prefix}:graph:{name}"
 

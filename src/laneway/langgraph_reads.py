@@ -103,6 +103,7 @@ class Reads:
 
     def thread_ids(self) -> Steps[Sequence[str]]:
         """Every thread that this saver has written."""
+        self._desk.settled("listing all threads")
         members: list[bytes] = yield Ask(None, (), ("ZRANGE", self._desk.index("threads"), 0, -1))
         return [member.decode("utf-8", "surrogatepass") for member in members]
 

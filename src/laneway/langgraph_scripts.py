@@ -181,16 +181,15 @@ local function promote()
 end
 """
 
-# ARGV: the thread's own time to live, or 0. Says {'ok', 1 if the thread is new}.
+# ARGV: the thread's own time to live, or 0.
 COMMIT_STAGE = Script(
     PROMOTE_FUNCTION
     + """
-local is_new = redis.call('EXISTS', rows) == 0
 promote()
 if tonumber(ARGV[at]) > 0 then
   for i = 1, 3 do redis.call('PEXPIRE', KEYS[i], ARGV[at]) end
 end
-return {'ok', is_new and redis.call('EXISTS', rows) or 0}
+return {'ok'}
 """,
     fenced=True,
 )

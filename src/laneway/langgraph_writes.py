@@ -110,10 +110,12 @@ class Writes:
         """Make what the stage has written the thread's."""
         if self._desk.scope is None:
             raise ConfigurationError("this saver has no stage to commit; make one with saver.staged(StageScope(...))")
-        ttl = self._desk.options.ttl
-        yield from self._desk.write(
-            scripts.COMMIT_STAGE, self._desk.thread(thread_id), 0 if ttl is None else int(ttl.total_seconds() * 1000)
-        )
+        thread, ttl = self._desk.thread(thread_id), self._desk.options.ttl
+        if self._desk.options.key_base is None:
+            rows = yield from self._reads.rows(thread)
+            for run_id in {row.metadata.get("run_id") for row in rows} if rows else ():
+                yield from self._register(thread_id, run_id)
+        yield from self._desk.write(scripts.COMMIT_STAGE, thread, 0 if ttl is None else int(ttl.total_seconds() * 1000))
 
     def drop_stage(self, thread_id: str) -> Steps[None]:
         """Forget what the stage has written."""

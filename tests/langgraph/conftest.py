@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -69,8 +70,8 @@ async def cluster_url(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator
     url = f"redis://{server.address}/0"
     with redis_py.Redis.from_url(url) as client:
         client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-        while b"cluster_state:ok" not in client.execute_command("CLUSTER", "INFO"):
-            pass
+        while "cluster_state:ok" not in str(client.execute_command("CLUSTER", "INFO")):
+            await asyncio.sleep(0.01)
     yield url
     await server.stop()
 

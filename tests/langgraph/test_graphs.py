@@ -6,7 +6,7 @@ import itertools
 import operator
 import random
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, TypedDict, cast
 
 import pytest
 from langchain.agents import create_agent
@@ -124,7 +124,7 @@ def fan_out(checkpointer: Any, fail: Callable[[int], bool] = lambda _: False, se
             seen.append(task["n"])
         return {"parts": [task["n"] ** 2]}
 
-    builder = StateGraph(Sum)
+    builder: Any = StateGraph(Sum)
     builder.add_node("square", square)
     builder.add_node("add", lambda state: {"total": sum(state["parts"])})
     builder.add_conditional_edges(START, lambda _: [Send("square", {"n": n}) for n in range(6)])
@@ -161,10 +161,10 @@ def asking(checkpointer: Any) -> Any:
     def ask(state: State) -> dict[str, list[str]]:
         return {"answers": [interrupt({"question": 1}), interrupt({"question": 2})]}
 
-    inner = StateGraph(State)
+    inner: Any = StateGraph(State)
     inner.add_node("ask", ask)
     inner.add_edge(START, "ask")
-    builder = StateGraph(State)
+    builder: Any = StateGraph(State)
     builder.add_node("inner", inner.compile())
     builder.add_node("other", lambda _: {"answers": [interrupt("other?")]})
     builder.add_edge(START, "inner")
@@ -193,7 +193,7 @@ def test_interrupts_in_subgraphs_are_answered_by_id(saver: RedisSaver, make_save
 def test_time_travel_forks_and_updates(saver: RedisSaver) -> None:
     def run(checkpointer: BaseCheckpointSaver[Any]) -> Any:
         count = itertools.count()
-        builder = StateGraph(MessagesState)
+        builder: Any = StateGraph(MessagesState)
         builder.add_node("model", lambda _: {"messages": [AIMessage(f"answer {next(count)}", id=f"a{next(count)}")]})
         builder.add_edge(START, "model")
         graph = builder.compile(checkpointer=checkpointer)
@@ -227,10 +227,11 @@ def append(state: list[Any], writes: Sequence[Any]) -> list[Any]:
 @pytest.mark.parametrize("durability", ["sync", "exit"])
 def test_delta_channels_are_rebuilt(saver: RedisSaver, snapshot_frequency: int, durability: Any) -> None:
     log = Annotated[list[Any], DeltaChannel(append, snapshot_frequency=snapshot_frequency)]
-    State = TypedDict("State", {"log": log, "turn": int})  # noqa: UP013  # evaluated here: the channel is local
+    fields: dict[str, Any] = {"log": log, "turn": int}
+    state: Any = cast("Any", TypedDict)("State", fields)  # evaluated here: the channel is local
 
     def run(checkpointer: BaseCheckpointSaver[Any]) -> Any:
-        builder = StateGraph(State)
+        builder: Any = StateGraph(state)
         builder.add_node("one", lambda state: {"log": [f"one {state['turn']}" * 50], "turn": state["turn"]})
         builder.add_node("two", lambda state: {"log": [f"two {state['turn']}"]})
         builder.add_node("both", lambda state: {"log": [len(state["log"])]})
@@ -253,7 +254,7 @@ def test_pruning_keeps_what_a_delta_channel_is_rebuilt_from(saver: RedisSaver) -
     class State(TypedDict):
         log: Annotated[list[Any], DeltaChannel(append, snapshot_frequency=6)]
 
-    builder = StateGraph(State)
+    builder: Any = StateGraph(State)
     builder.add_node("one", lambda state: {"log": [f"seen {len(state['log'])}"]})
     builder.add_edge(START, "one")
     graph = builder.compile(checkpointer=saver)
@@ -280,14 +281,14 @@ def test_random_graphs_of_messages_end_alike(saver: RedisSaver) -> None:
                 steps: Annotated[int, operator.add]
 
             def node(state: State) -> dict[str, Any]:
-                known = [message.id for message in state["messages"]]
+                known = [str(message.id) for message in state["messages"]]
                 changes: list[Any] = [AIMessage("y" * chance.choice([1, 50, 500]), id=f"n{next(ids)}")]
                 if len(known) > 3:
                     changes.append(RemoveMessage(chance.choice(known[:-1])))
                     changes.append(HumanMessage("z" * 300, id=known[-1]))
                 return {"messages": changes, "steps": 1, "notes": {"last": changes[0].content, "known": known}}
 
-            builder = StateGraph(State)
+            builder: Any = StateGraph(State)
             builder.add_node("a", node)
             builder.add_node("b", node)
             builder.add_edge(START, "a")
