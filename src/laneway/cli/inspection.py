@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from laneway.cli.apps import AppTarget, load_app
 from laneway.cli.failures import NotFound, code_of, describe, report
-from laneway.cli.lanes import find_lanes, newest
+from laneway.cli.lanes import check_lane, find_lanes, newest
 from laneway.cli.output import as_duration, as_time, note, one_line, safe, table, write, write_json
 from laneway.cli.places import Place, locate, open_client, open_store
 from laneway.cli.previews import preview
@@ -55,6 +55,7 @@ async def show_lane(
     """Write a lane's turns, messages, checkpoint, epoch, and what it is doing."""
     from laneway.activities.agents import Agents
 
+    check_lane(conversation, agent)
     agents = Agents(load_app(AppTarget.parse(app)).agents if app is not None else {})
     if app is not None:
         agents[agent]  # an unknown agent is told before anything is connected

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from laneway.history.store import Head, HistoryStore
     from laneway.turns import CancelOutcome
 
-__all__ = ["cancel_turn", "find_lanes", "list_lanes", "newest"]
+__all__ = ["cancel_turn", "check_lane", "find_lanes", "list_lanes", "newest"]
 
 # Enough to keep one connection busy, and not so many that a thousand lanes ask for a thousand connections.
 _AT_ONCE = 50
@@ -79,6 +79,7 @@ async def cancel_turn(
     from laneway.activities.agents import Agents
     from laneway.history.lanes import check_name
 
+    check_lane(conversation, agent)
     check_name(turn_id, what="the turn id")
     if timeout <= 0:
         raise InvalidInput(f"the timeout is {timeout:g} s: give a positive one")
@@ -123,17 +124,24 @@ def _no_turn(conversation: str, agent: str, turn_id: str) -> NotFound:
     )
 
 
-async def find_lanes(store: HistoryStore, conversation: str, agent: str) -> Sequence[LaneKey]:
-    """The lanes of a conversation with an agent: one for each contract that the agent has had.
+def check_lane(conversation: str, agent: str) -> None:
+    """Make sure that a conversation's id and an agent's name can be such, before anything is connected.
 
     Raises:
-        InvalidInput: the conversation's id or the agent's name cannot be one.
-        NotFound: there is none.
+        InvalidInput: one cannot.
     """
     from laneway.history.lanes import check_name
 
     check_name(conversation, what="the conversation id")
     check_name(agent, what="the agent's name")
+
+
+async def find_lanes(store: HistoryStore, conversation: str, agent: str) -> Sequence[LaneKey]:
+    """The lanes of a conversation with an agent: one for each contract that the agent has had.
+
+    Raises:
+        NotFound: there is none.
+    """
     in_conversation = await store.lanes(conversation)
     lanes = [lane for lane in in_conversation if lane.agent == agent]
     if not lanes:

@@ -25,6 +25,7 @@ _PYDANTIC_ROLES: Mapping[str, Role] = {
     "tool-return": "result",
     "builtin-tool-return": "result",
     "retry-prompt": "retry",
+    "retry-feedback": "retry",
 }
 _LANGCHAIN_ROLES: Mapping[str, Role] = {
     "system": "system",

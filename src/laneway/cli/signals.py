@@ -15,12 +15,15 @@ async def stop_signals() -> AsyncGenerator[asyncio.Event, None]:
     """An event that is set by the first SIGINT or SIGTERM. The second one cancels the task that entered the block."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
-    stop = asyncio.Event()
+    stop, received = asyncio.Event(), 0
 
     def receive() -> None:
-        if stop.is_set():
-            task.cancel()
+        # Counted here, since something else than a signal may have set the event before the first one comes.
+        nonlocal received
+        received += 1
         stop.set()
+        if received > 1:
+            task.cancel()
 
     numbers = (signal.SIGINT, signal.SIGTERM)
     for number in numbers:
