@@ -129,7 +129,7 @@ class Steps:
             error_type=error_type,
             error_message=error_message,
         )
-        record = await self._store.abort(fence, record)
+        record = await self._store.abort(fence, record, decided=True)
         self._cache.drop(lane.lane_id) if record.outcome == "failed" else None
         return StepOutcome(record.outcome, 0)
 

@@ -13,6 +13,7 @@
 Fields of an unfinished turn:
 
     in, p       its prompt, and the prompt's digest
+    c:<client>  who has submitted it and was not refused
     b           when its first step began, in milliseconds since 1970
     se          the epoch that it stages for, once it has staged anything
     s<k>, m<k>  what step k staged when it was done, and between its model's answer and its end
@@ -33,7 +34,18 @@ from hashlib import blake2b
 
 from laneway.history.lanes import LaneKey
 
-__all__ = ["ABORT", "COMMIT", "LOAD", "PUBLISH", "PUT_INPUT", "STAGE", "Answer", "LaneNames", "conversation_name"]
+__all__ = [
+    "ABORT",
+    "COMMIT",
+    "DROP_INPUT",
+    "LOAD",
+    "PUBLISH",
+    "PUT_INPUT",
+    "STAGE",
+    "Answer",
+    "LaneNames",
+    "conversation_name",
+]
 
 
 class Answer(StrEnum):
@@ -130,8 +142,8 @@ local function push(key, first)
 end
 """
 
-# ARGV 8: the prompt's digest. 9: the prompt. Says 'ok', 'exists' (the same prompt is there), 'conflict' or 'ended'; and
-# with the first two the id of the newest event.
+# ARGV 8: the prompt's digest. 9: the prompt. 10: who submits. Says 'ok', 'exists' (the same prompt is there),
+# 'conflict' or 'ended'; and with the first two the id of the newest event.
 PUT_INPUT = (
     _STRICT
     + _FENCE
@@ -141,8 +153,24 @@ if known and known ~= ARGV[8] then return {'conflict', known} end
 local newest = redis.call('XREVRANGE', events, '+', '-', 'COUNT', 1)
 local since = newest[1] and newest[1][1] or '0-0'
 if not known then redis.call('HSET', turn, 'p', ARGV[8], 'in', ARGV[9]) end
+redis.call('HSET', turn, 'c:' .. ARGV[10], '')
 redis.call('EXPIRE', turn, ttl)
 return {known and 'exists' or 'ok', since}
+"""
+)
+
+# ARGV 8: who submitted, and was refused. Says 'ok', or 'exists' where the turn has begun or another's submit may have
+# been accepted.
+DROP_INPUT = (
+    "#!lua flags=allow-oom\n"
+    + _FENCE
+    + """
+redis.call('HDEL', turn, 'c:' .. ARGV[8])
+for _, field in ipairs(redis.call('HKEYS', turn)) do
+  if field == 'b' or string.sub(field, 1, 2) == 'c:' then return {'exists'} end
+end
+redis.call('UNLINK', turn)
+return {'ok'}
 """
 )
 
@@ -228,6 +256,9 @@ else
   end
   redis.call('EXPIRE', base .. 'epoch:' .. old, ARGV[16])
 end
+-- Where the last step wrote the history anew, what was staged for the epoch before it is of no use.
+local before = redis.call('HGET', turn, 'se')
+if before and before ~= new then redis.call('UNLINK', base .. 'stage:' .. id .. ':' .. before) end
 push(epoch, 17)
 redis.call('HSET', head, 'v', tonumber(now_at) + 1, 'e', new, 'n', ARGV[11], 'd', ARGV[12], 't', id, 'x', ARGV[13])
 local number = redis.call('HLEN', turns) + 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Literal, cast
@@ -49,6 +49,8 @@ own settings allow (`auto`: at once where each write is synced anyway, by `WAITA
 file)."""
 
 _WAIT_FOR_DISK = timedelta(seconds=10)
+# Later than any attempt at a step.
+_DECIDED = 2**31
 
 
 class TurnEnded(StaleTurn):
@@ -143,6 +145,7 @@ class HistoryStore:
         self._wait_for_disk: bool | None = {"auto": None, "aof": True, "none": False}[durability]
         script = redis.register_script
         self._put_input: Any = script(layout.PUT_INPUT)
+        self._drop_input: Any = script(layout.DROP_INPUT)
         self._load: Any = script(layout.LOAD)
         self._stage: Any = script(layout.STAGE)
         self._commit: Any = script(layout.COMMIT)
@@ -155,8 +158,16 @@ class HistoryStore:
 
     # Turns ------------------------------------------------------------------------------------------------------------
 
-    async def put_input(self, lane: LaneKey, turn_id: str, *, digest: str, prompt: bytes) -> TurnRecord | str:
+    async def put_input(
+        self, lane: LaneKey, turn_id: str, *, digest: str, prompt: bytes, claim: str = ""
+    ) -> TurnRecord | str:
         """Keep a turn's prompt until the turn ends.
+
+        Args:
+            lane, turn_id: whose.
+            digest: names the prompt.
+            prompt: as the adapter encoded it.
+            claim: names the client among all that submit the turn; see `drop_input`.
 
         Returns:
             the id of the lane's newest event, or the turn's record where it has ended already with this prompt.
@@ -165,7 +176,9 @@ class HistoryStore:
             TurnConflict: the turn id was used with another prompt.
         """
         try:
-            answer, *rest = await self._run(self._put_input, Fence(lane, turn_id), digest, prompt)
+            answer, *rest = await self._run(
+                self._put_input, Fence(lane, turn_id, attempt=_DECIDED), digest, prompt, claim
+            )
         except TurnEnded as ended:
             if ended.record.prompt_digest != digest:
                 raise _conflict(turn_id) from None
@@ -174,9 +187,10 @@ class HistoryStore:
             raise _conflict(turn_id)
         return _text(rest[0])
 
-    async def drop_input(self, lane: LaneKey, turn_id: str) -> None:
-        """Forget the prompt of a turn that was not accepted."""
-        await _answer(self._redis.unlink(self.names(lane).turn(turn_id)))
+    async def drop_input(self, lane: LaneKey, turn_id: str, *, claim: str) -> None:
+        """Forget the prompt of a turn that was not accepted, unless another client's submit of it may have been."""
+        with suppress(TurnEnded):
+            await self._run(self._drop_input, Fence(lane, turn_id, attempt=_DECIDED), claim)
 
     async def load(
         self, fence: Fence, *, held: CheckpointRef, started: LaneEvent, retried: LaneEvent, now: float
@@ -296,11 +310,19 @@ class HistoryStore:
             raise lost(base, f"its list of entries leads to {number} where {tip.length} were expected")
         return replace(record, number=number)
 
-    async def abort(self, fence: Fence, record: TurnRecord) -> TurnRecord:
+    async def abort(self, fence: Fence, record: TurnRecord, *, decided: bool = False) -> TurnRecord:
         """Drop what the turn has staged, whole, and keep how it ended.
+
+        Args:
+            fence: who aborts; its version is not looked at.
+            record: how the turn ended, without number.
+            decided: it is the workflow that ends the turn, and not an attempt whose step failed.
 
         Returns:
             the record as it is stored: another one where the turn had ended before.
+
+        Raises:
+            StaleTurn: a later attempt at the step has begun; it decides how the turn ends.
         """
         data: dict[str, object] = {}
         if record.error_type is not None:
@@ -309,7 +331,7 @@ class HistoryStore:
         try:
             _, number = await self._run(
                 self._abort,
-                replace(fence, version=None, attempt=2**31),
+                replace(fence, version=None, attempt=_DECIDED if decided else fence.attempt),
                 record.to_json(),
                 event.to_json(),
                 on_disk=True,

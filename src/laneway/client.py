@@ -98,6 +98,8 @@ class LanewayClient:
         self.watch = watch
         self._locks: dict[str, asyncio.Lock] = {}
         self._registered: set[str] = set()
+        # Tells this client's submits of a turn from another's.
+        self._claim = uuid4().hex[:8]
         self._limits = LaneLimits(
             queue=settings.queue_limit,
             turns=settings.max_turns_per_run,
@@ -225,7 +227,7 @@ class LanewayClient:
             if lane.lane_id not in self._registered:
                 await self.store.register(lane)
                 self._registered.add(lane.lane_id)
-            known = await self.store.put_input(lane, turn_id, digest=digest, prompt=prompt)
+            known = await self.store.put_input(lane, turn_id, digest=digest, prompt=prompt, claim=self._claim)
             if isinstance(known, TurnRecord):
                 return Turn(self, lane, turn_id)
             await self._accept(lane, queued)
@@ -244,7 +246,7 @@ class LanewayClient:
         except WorkflowUpdateFailedError as error:
             cause = error.cause
             if isinstance(cause, ApplicationError) and cause.type == LaneBusy.code:
-                await self.store.drop_input(lane, turn.id)
+                await self.store.drop_input(lane, turn.id, claim=self._claim)
                 raise LaneBusy(
                     f"the lane of conversation {lane.conversation!r} with agent {lane.agent!r} did not accept turn "
                     f"{turn.id!r}: {cause.message}. Try again later"
@@ -267,7 +269,10 @@ class LanewayClient:
                     SUBMIT_TURN, turn, id=turn.id, start_workflow_operation=start, result_type=SubmitReceipt
                 )
                 return receipt
-            except WorkflowUpdateRPCTimeoutOrCancelledError:
+            except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+                if isinstance(error.__cause__, asyncio.CancelledError):
+                    # The SDK puts this in place of the cancellation of this very task, which has to end it.
+                    raise error.__cause__ from None
                 # The server gave up waiting for a worker; it waits for this call's own end.
                 await asyncio.sleep(0.05)
             except RPCError as error:
