@@ -93,12 +93,19 @@ class LaneWatch:
             await self._forget_quiet()
 
     async def _subscribe(self, channel: str) -> None:
+        connected = True
         if self._pubsub is None:
             self._pubsub = self._redis.pubsub()
-        with suppress(RedisError, OSError):
+        try:
             await self._pubsub.subscribe(channel)
+        except (RedisError, OSError):
+            connected = False
+        if self._reader is not None and not connected:
+            # It may have connected again by itself meanwhile, without this channel: all of them are subscribed anew.
+            self._reader.cancel()
+            self._reader = None
         if self._reader is None:
-            self._reader = asyncio.create_task(self._listen(), name="laneway-watch")
+            self._reader = asyncio.create_task(self._listen(connected=connected), name="laneway-watch")
 
     async def _forget_quiet(self) -> None:
         if len(self._lanes) <= _MAX_QUIET_LANES:
@@ -109,7 +116,9 @@ class LaneWatch:
             with suppress(RedisError, OSError):
                 await self._pubsub.unsubscribe(channel)
 
-    async def _listen(self) -> None:
+    async def _listen(self, *, connected: bool) -> None:
+        if not connected:
+            await self._reconnect()
         while True:
             try:
                 message = await self._pubsub.get_message(timeout=None)
@@ -135,13 +144,16 @@ class LaneWatch:
                 watcher.tell()
 
     async def _reconnect(self) -> None:
-        await asyncio.sleep(_PAUSE_SECONDS)
-        with suppress(RedisError, OSError):
-            await self._pubsub.aclose()
-        self._pubsub = self._redis.pubsub()
-        channels = list(self._lanes)
-        with suppress(RedisError, OSError):
-            if channels:
-                await self._pubsub.subscribe(*channels)
+        """Subscribe to all lanes anew, however long that takes: a listener without a connection would hear nothing."""
+        while True:
+            await asyncio.sleep(_PAUSE_SECONDS)
+            with suppress(RedisError, OSError):
+                await self._pubsub.aclose()
+            self._pubsub = self._redis.pubsub()
+            try:
+                await self._pubsub.subscribe(*self._lanes)
+            except (RedisError, OSError):
+                continue
+            break
         for lane in self._lanes.values():
             self._tell(lane, "")
