@@ -182,7 +182,9 @@ class LaneWorkflow:
             quiet = workflow.time() - self._last_active
             if quiet >= limit and self._queue.current is None and not self._queue.waiting:
                 self._idle = True
-                return
+                # A turn may be accepted before the workflow has completed; then the watch goes on.
+                await workflow.wait_condition(lambda: not self._idle)
+                continue
             await asyncio.sleep(max(limit - quiet, 1.0) if quiet < limit else limit)
 
     # Continuing -------------------------------------------------------------------------------------------------------
