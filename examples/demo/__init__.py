@@ -1,0 +1,1 @@
+"""The demo: a conversation about the files of a folder, whose worker is killed and whose servers are stopped."""

@@ -1,0 +1,75 @@
+"""The demo's worker process: `python -m examples.demo.worker SCRATCH FOLDER`. It is there to be killed.
+
+It is an ordinary worker but for its store, which notes in the ledger what was staged and can wait after a stage: the
+one point that no agent of a user's could reach.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from unittest.mock import patch
+
+import laneway.worker
+from laneway.history.checkpoints import CheckpointRef, StoredEntry
+from laneway.history.store import Fence, HistoryStore
+from laneway.local import find_running
+
+from examples.demo.agent import MODEL_VARIABLE, Scratch, build_app
+from examples.demo.ledger import Gate, LineKind
+
+READY = "ready"
+"""What the worker writes, as a line, once it takes work."""
+
+
+def _watched_store(scratch: Scratch) -> type[HistoryStore]:
+    ledger, gates = scratch.ledger, scratch.gates
+
+    class WatchedStore(HistoryStore):
+        async def stage(
+            self,
+            fence: Fence,
+            name: str,
+            value: bytes,
+            *,
+            entries: Sequence[StoredEntry] = (),
+            after: CheckpointRef | None = None,
+        ) -> tuple[bytes | None, CheckpointRef | None]:
+            staged = await super().stage(fence, name, value, entries=entries, after=after)
+            if name.startswith("j"):
+                ledger.write(LineKind.TOOL_KEPT, turn=fence.turn_id, call=name)
+            messages = [json.loads(entry.payload) for entry in entries]
+            answers = [message for message in messages if message["kind"] == "response"]
+            for answer in answers:
+                calls = sum(part["part_kind"] == "tool-call" for part in answer["parts"])
+                # A model request and its batch of tools take two steps.
+                ledger.write(LineKind.MODEL_STAGED, turn=fence.turn_id, call=str(fence.step // 2 + 1), tools=calls)
+            if answers:
+                await gates.hold(Gate.STAGED)
+            return staged
+
+    return WatchedStore
+
+
+async def main(scratch: Scratch, root: Path) -> None:
+    """Work until SIGTERM."""
+    # It is started together with the servers, since it takes a while to be imported.
+    while (settings := await find_running(scratch.data_dir)) is None:  # noqa: ASYNC110 - nothing wakes a waiter
+        await asyncio.sleep(0.05)
+    app = build_app(root, scratch, os.environ.get(MODEL_VARIABLE) or None)
+    stopped = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    # Laneway has no hook for this, and needs none but here.
+    with patch.object(laneway.worker, "HistoryStore", _watched_store(scratch)):
+        async with app.worker(settings):
+            print(READY, flush=True)
+            await stopped.wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Scratch(Path(sys.argv[1])), Path(sys.argv[2])))
