@@ -1,0 +1,358 @@
+"""The checker finds nothing in a run in which all is well, and each kind of violation that is planted in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.chaos.evidence import Evidence, LaneLeft, Violation, read_evidence
+from tests.chaos.good_run import encode, write_good_run
+from tests.chaos.judge_calls import judge_calls
+from tests.chaos.judge_histories import judge_histories
+from tests.chaos.judge_turns import judge_turns
+from tests.chaos.report import check
+from tests.chaos.script import Plan
+
+LANE = "talk/careful"
+
+
+@pytest.fixture
+def evidence(tmp_path: Path) -> Evidence:
+    write_good_run(tmp_path)
+    return read_evidence(tmp_path)
+
+
+def _judge(evidence: Evidence) -> set[Violation]:
+    return {*judge_turns(evidence), *judge_histories(evidence), *judge_calls(evidence)}
+
+
+def test_nothing_is_found_where_all_is_well(tmp_path: Path):
+    write_good_run(tmp_path)
+    report = check(tmp_path, seed=1, seconds=1)
+    assert report.violations == []
+    assert (report.turns["submitted"], report.turns["committed"]) == (6, 3)
+    assert (report.turns["failed"], report.turns["cancelled"], report.turns["refused as busy"]) == (1, 1, 1)
+
+
+def test_a_line_that_was_cut_by_a_kill_counts_as_not_written(tmp_path: Path):
+    write_good_run(tmp_path)
+    path = tmp_path / "workers" / "w.jsonl"
+    path.write_text(path.read_text() + '{"k":"model","t":1')
+    assert check(tmp_path, seed=1, seconds=1).violations == []
+
+
+# Each plants one violation, in what Redis holds, what clients saw, what Temporal accepted or what workers did.
+
+Plant = Callable[[Evidence, LaneLeft], None]
+PLANTS: list[tuple[str, Plant]] = []
+
+
+def plants(rule: str) -> Callable[[Plant], Plant]:
+    def keep(plant: Plant) -> Plant:
+        PLANTS.append((rule, plant))
+        return plant
+
+    return keep
+
+
+def _line(evidence: Evidence, kind: str, turn: str) -> dict[str, Any]:
+    return next(line for line in evidence.callers if line["k"] == kind and line["turn"] == turn)
+
+
+def _work(evidence: Evidence, kind: str, turn: str) -> dict[str, Any]:
+    return next(line for line in evidence.workers["w"] if line["k"] == kind and line["turn"] == turn)
+
+
+def _change(lane: LaneLeft, turn: str, **changed: Any) -> None:
+    lane.records[turn] = replace(lane.records[turn], **changed)
+
+
+def _rewrite(lane: LaneLeft, change: Callable[[list[dict[str, Any]]], None]) -> None:
+    """Change stored messages, and chain them and the head anew."""
+    messages = [json.loads(entry[18:]) for entry in lane.epochs[0]]
+    change(messages)
+    entries: list[bytes] = []
+    for message in messages:
+        entries.append(encode(json.dumps(message).encode(), entries[-1][:16] if entries else b""))
+    lane.epochs[0] = entries
+    lane.head |= {"n": str(len(entries)).encode(), "d": entries[-1][:16].hex().encode()}
+
+
+@plants("lost turn")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    del lane.records["t3"]
+
+
+@plants("accepted without an event")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    lane.accepted = [one for one in lane.accepted if one[0] != "t2"]
+
+
+@plants("numbers of ended turns")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _change(lane, "t5", number=6)
+
+
+@plants("record of an unknown turn")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    lane.records["t9"] = replace(lane.records["t3"], turn="t9", number=6)
+
+
+@plants("ended without being accepted")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    prompt = lane.records["t3"]
+    lane.records["t6"] = replace(prompt, turn="t6", number=6)
+
+
+@plants("two prompts under one id")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _line(evidence, "conflict", "t5")["k"] = "accepted"
+
+
+@plants("client without an answer")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    evidence.callers.remove(_line(evidence, "answer", "t1"))
+
+
+@plants("answer and record differ")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _line(evidence, "answer", "t1")["outcome"] = "cancelled"
+
+
+@plants("answer and record differ")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _line(evidence, "answer", "t3")["error"] = "ValueError"
+
+
+@plants("answer is not the serial one")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _line(evidence, "answer", "t2")["output"] = "t2: 0"
+
+
+@plants("undocumented error")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _line(evidence, "busy", "t6").update(k="surprise", error="RuntimeError: event loop is closed")
+
+
+@plants("known turn called busy")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _line(evidence, "conflict", "t5")["k"] = "busy"
+
+
+@plants("its own prompt called a conflict")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _line(evidence, "busy", "t6")["k"] = "conflict"
+
+
+@plants("cancel without an answer")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    evidence.callers.remove(_line(evidence, "cancel_answer", "t4"))
+
+
+@plants("cancel's answer and record differ")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _line(evidence, "cancel_answer", "t4")["answer"] = "already_committed"
+
+
+@plants("cancelled by nobody")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    evidence.callers = [line for line in evidence.callers if not line["k"].startswith("cancel")]
+
+
+@plants("committed though it fails")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _change(lane, "t3", outcome="committed")
+
+
+@plants("failed without a reason")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _change(lane, "t3", error="CheckpointLost")
+
+
+@plants("not in the order of acceptance")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    lane.accepted[0], lane.accepted[1] = lane.accepted[1], lane.accepted[0]
+
+
+@plants("not in the order of the client's calls")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    lane.accepted[2], lane.accepted[3] = lane.accepted[3], lane.accepted[2]
+
+
+@plants("broken chain of digests")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    entry = bytearray(lane.epochs[0][3])
+    entry[-2] ^= 1
+    lane.epochs[0][3] = bytes(entry)
+
+
+@plants("orphan tool result")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _rewrite(lane, lambda messages: messages[3]["parts"].pop(0))
+
+
+@plants("orphan tool call")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _rewrite(lane, lambda messages: messages[4]["parts"].pop(0))
+
+
+@plants("history is not the serial one")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _rewrite(lane, lambda messages: messages[1]["parts"][0].update(content="t1: another answer"))
+
+
+@plants("history is not the serial one")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    """A message of the cancelled turn has come in."""
+    prompt = {"part_kind": "user-prompt", "content": Plan("t4", [["fetch"]]).to_prompt()}
+    _rewrite(lane, lambda messages: messages.append({"kind": "request", "run_id": "t4", "parts": [prompt]}))
+
+
+@plants("history is not the serial one")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    """Two turns have changed places."""
+    _rewrite(lane, lambda messages: messages.extend([messages.pop(0), messages.pop(0)]))
+
+
+@plants("no head")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    lane.head = {}
+
+
+@plants("head's version")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    lane.head["v"] = b"4"
+
+
+@plants("head's length")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    lane.epochs[0].append(encode(b'{"kind": "request", "parts": []}', lane.epochs[0][-1][:16]))
+
+
+@plants("head's digest")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    lane.head["d"] = lane.epochs[0][0][:16].hex().encode()
+
+
+@plants("head's turn")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    lane.head["t"] = b"t2"
+
+
+@plants("record's checkpoint")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _change(lane, "t1", checkpoint=(0, 2, "00" * 16))
+
+
+@plants("output is not the serial one")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _change(lane, "t2", output_in_history=False, output='"another"')
+
+
+@plants("staged entries left behind")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    lane.stages.append("t4:0")
+
+
+@plants("data of an ended turn left behind")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    lane.unfinished.append("t4")
+    lane.ttl["turn:t4"] = 1000
+
+
+@plants("data without a time to live")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    lane.unfinished.append("t6")
+    lane.ttl["turn:t6"] = -1
+
+
+@plants("data without a time to live")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    lane.epochs[1], lane.ttl["epoch:1"] = [], -1
+
+
+@plants("committed data with a time to live")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    lane.ttl["epoch:0"] = 1000
+
+
+@plants("event after the turn's end")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    lane.events.append(["text.delta", "t1", 0, 1, {"text": "late"}])
+
+
+@plants("not one end on the stream")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    lane.events.append(["turn.committed", "t1", 0, 1])
+
+
+@plants("not one end on the stream")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    lane.events = [event for event in lane.events if event[:2] != ["turn.failed", "t3"]]
+
+
+def _again(evidence: Evidence, kind: str, after: str) -> None:
+    """A second attempt at a step makes a call once more; it began to load after a line of that kind."""
+    known = _work(evidence, kind, "t2")
+    safe = next(line for line in evidence.workers["w"] if line["k"] == "staged" and line["name"].startswith(after))
+    who = {"turn": "t2", "step": known["step"], "attempt": 2, "load": 1}
+    evidence.workers["w2"] = [
+        {"k": "load", "t": safe["t"] + 2, "begun": safe["t"] + 1, **who},
+        {**known, **who, "t": safe["t"] + 3},
+    ]
+
+
+@plants("model call repeated")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _again(evidence, "model", "s0")
+
+
+@plants("tool call repeated")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _again(evidence, "tool", "j1:t2.0.0")
+
+
+@plants("called for an ended turn")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _again(evidence, "model", "s0")
+    for line in evidence.workers["w2"]:
+        line.update(step=9, begun=2**40)
+
+
+@plants("called outside of an attempt")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    del _work(evidence, "model", "t1")["load"]
+
+
+@plants("called for another turn")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _work(evidence, "tool", "t2")["run"] = "t1"
+
+
+@plants("tool given another call's arguments")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _work(evidence, "tool", "t2")["call"] = "t2.0.1"
+
+
+@plants("model was not asked the serial history")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _work(evidence, "model", "t5")["asked"] = "0"
+
+
+@pytest.mark.parametrize(("rule", "plant"), PLANTS, ids=[f"{n}-{rule}" for n, (rule, _) in enumerate(PLANTS)])
+def test_what_is_planted_is_found(evidence: Evidence, rule: str, plant: Plant):
+    plant(evidence, evidence.lanes[LANE])
+    assert rule in {violation.rule for violation in _judge(evidence)}
+
+
+def test_a_call_that_began_before_its_result_was_safe_is_no_repetition(evidence: Evidence):
+    """A worker that was frozen between its load and its call cannot know."""
+    _again(evidence, "model", "s0")
+    first = _work(evidence, "load", "t2")
+    evidence.workers["w2"][0]["begun"] = first["begun"]
+    assert _judge(evidence) == set()
