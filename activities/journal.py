@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from hashlib import blake2b
 
@@ -19,11 +20,17 @@ class ToolJournal:
     def __init__(self, finished: Mapping[str, bytes], write: Callable[[str, bytes], Awaitable[bytes | None]]) -> None:
         self._finished = dict(finished)
         self._write = write
+        self._named: Counter[str] = Counter()
 
-    @staticmethod
-    def key(call_id: str, tool: str, arguments: bytes) -> str:
-        """Names a call. Models do reuse a call id, so the tool and its arguments are in the name as well."""
-        return f"{call_id}:{blake2b(tool.encode() + b'|' + arguments, digest_size=6).hexdigest()}"
+    def key(self, call_id: str, tool: str, arguments: bytes) -> str:
+        """Names a call that is about to be made.
+
+        Models do reuse a call id, so the tool and its arguments are in the name as well; and a number, where the very
+        same call is made again.
+        """
+        name = f"{call_id}:{blake2b(tool.encode() + b'|' + arguments, digest_size=6).hexdigest()}"
+        self._named[name] += 1
+        return name if self._named[name] == 1 else f"{name}:{self._named[name]}"
 
     def finished(self, key: str) -> bytes | None:
         """What a call came to, or None where it has not finished."""

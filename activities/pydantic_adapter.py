@@ -6,13 +6,14 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from copy import deepcopy
 from datetime import timedelta
 from functools import cached_property
 from typing import Any, Generic, cast
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_ai import Agent, CallToolsNode
-from pydantic_ai.agent import AbstractAgent, WrapperAgent
+from pydantic_ai import CallToolsNode
+from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.exceptions import (
     ModelAPIError,
     ModelConnectionError,
@@ -35,7 +36,19 @@ from typing_extensions import TypeVar
 
 from laneway.activities import pydantic_contract
 from laneway.activities.adapter import Capability, RetryPolicy, StepResult, StepWork
-from laneway.activities.pydantic_run import RunState, capture, common_prefix, is_end, next_node, restore, runs_tools
+from laneway.activities.pydantic_run import (
+    JSON_FORM,
+    CallQueue,
+    RunState,
+    as_loaded,
+    capture,
+    common_prefix,
+    is_end,
+    keep_stored,
+    next_node,
+    restore,
+    runs_tools,
+)
 from laneway.activities.pydantic_tools import LaneCapability, StreamingLaneCapability
 from laneway.activities.retries import SerializationFailed, TransientFailure
 from laneway.errors import ConfigurationError, InvalidInput
@@ -46,9 +59,16 @@ __all__ = ["PydanticAdapter"]
 DepsT = TypeVar("DepsT", default=None)
 OutputT = TypeVar("OutputT", default=str)
 
-_message: TypeAdapter[ModelMessage] = TypeAdapter(ModelMessage)
-_prompt: TypeAdapter[str | list[UserContent]] = TypeAdapter(str | list[UserContent])
+_message: TypeAdapter[ModelMessage] = TypeAdapter(ModelMessage, config=JSON_FORM)
+_prompt: TypeAdapter[str | list[UserContent]] = TypeAdapter(str | list[UserContent], config=JSON_FORM)
 
+_TRANSIENT = (
+    ModelRateLimitError,
+    ModelUnavailableError,
+    ModelServerError,
+    ModelConnectionError,
+    ModelRequestTimeout,
+)
 _TRANSIENT_STATUS = frozenset({408, 409, 425, 429})
 
 
@@ -139,8 +159,8 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
             return _message.dump_json(message)
         except (PydanticSerializationError, ValueError, TypeError, RecursionError) as error:
             raise SerializationFailed(
-                f"a {type(message).__name__} cannot be stored: {error}. Tools and outputs must be JSON values, pydantic "
-                "models or dataclasses"
+                f"a {type(message).__name__} cannot be stored: {error}. Tools and outputs must be JSON values, "
+                "pydantic models or dataclasses"
             ) from error
 
     def decode(self, payload: bytes) -> ModelMessage:
@@ -160,7 +180,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
 
     def _encode_output(self, output: object) -> str:
         try:
-            return to_json(output).decode()
+            return to_json(output, bytes_mode="base64").decode()
         except (PydanticSerializationError, ValueError, TypeError, RecursionError) as error:
             raise SerializationFailed(
                 f"the output, a {type(output).__name__}, cannot be stored: {error}. Outputs must be JSON values, "
@@ -172,7 +192,8 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
     async def step(self, work: StepWork[ModelMessage]) -> StepResult[ModelMessage]:
         prompt = self.decode_prompt(work.prompt)
         state = None if work.state is None else RunState.from_json(work.state)
-        history = list(work.history)
+        base = work.base_length if state is None else state.base
+        history = as_loaded(work.history, base)
         streaming = self._streams()
         capability = (StreamingLaneCapability if streaming else LaneCapability)(work.journal, work.emit)
         async with self.agent.iter(
@@ -188,26 +209,27 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
             infer_name=False,
         ) as run:
             _stop_sdk_retries(run.ctx.deps.model)
-            return await self._step(run, work, state, history, prompt=prompt, streaming=streaming)
+            run.ctx.state.pending_messages = CallQueue(run.ctx.state.pending_messages)
+            if state is None:
+                node: Any = await run.next(cast("Any", run.next_node))
+                keep_stored(history, run.ctx.state.message_history)
+            else:
+                await restore(run, state, list(history), prompt=prompt, turn_id=work.turn_id)
+                node = next_node(state, history)
+            return await self._step(run, work, node, history, base=base, streaming=streaming)
 
     async def _step(
         self,
         run: AgentRun[DepsT, Any],
         work: StepWork[ModelMessage],
-        state: RunState | None,
-        history: list[ModelMessage],
+        node: Any,
+        stored: Sequence[ModelMessage],
         *,
-        prompt: str | list[UserContent],
+        base: int,
         streaming: bool,
     ) -> StepResult[ModelMessage]:
-        stored: Sequence[ModelMessage] = tuple(history)
-        if state is None:
-            node: Any = await run.next(run.next_node)
-        else:
-            restore(run, state, history, prompt=prompt, turn_id=work.turn_id, base=work.base_length)
-            node = next_node(state, history)
-        asks_model = not isinstance(node, CallToolsNode)
-        if asks_model:
+        if not isinstance(node, CallToolsNode):
+            before = deepcopy(run.ctx.state.usage)
             try:
                 node = await run.next(node)
             except ModelAPIError as error:
@@ -217,14 +239,14 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
             if not streaming and isinstance(node, CallToolsNode) and (text := _text_of(node.model_response)):
                 work.emit(EventKind.TEXT_DELTA, {"text": text})
             if kept < len(stored) or runs_tools(run, node) or not isinstance(node, CallToolsNode):
-                return self._unfinished(run, node, stored)
+                return self._unfinished(run, node, stored, base=base, usage_before=before)
             if not self._is_plain(run):
                 # Code of the user's comes next: the answer must be safe before it.
-                await work.stage(messages[kept:], capture(run, node).to_json())
+                await work.stage(messages[kept:], capture(run, node, base=base, usage_before=before).to_json())
                 stored = tuple(messages)
         node = await run.next(node)
         if not is_end(node):
-            return self._unfinished(run, node, stored)
+            return self._unfinished(run, node, stored, base=base)
         output = node.data.output
         messages = run.ctx.state.message_history
         in_history = isinstance(output, str) and output == _text_of(messages[-1])
@@ -239,19 +261,27 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
             output_in_history=in_history,
         )
 
-    def _unfinished(self, run: AgentRun[DepsT, Any], node: Any, stored: Sequence[ModelMessage]) -> StepResult[Any]:
+    def _unfinished(
+        self,
+        run: AgentRun[DepsT, Any],
+        node: Any,
+        stored: Sequence[ModelMessage],
+        *,
+        base: int,
+        usage_before: RunUsage | None = None,
+    ) -> StepResult[Any]:
         messages = run.ctx.state.message_history
         kept = common_prefix(stored, messages)
         unchanged = kept == len(stored)
         return StepResult(
             appended=messages[kept:] if unchanged else (),
             rewritten=None if unchanged else list(messages),
-            state=capture(run, node).to_json(),
+            state=capture(run, node, base=base if unchanged else 0, usage_before=usage_before).to_json(),
             usage=_usage(run.usage),
         )
 
     def _is_plain(self, run: AgentRun[DepsT, Any]) -> bool:
-        """Whether an answer becomes the output without any code of the user's: then it is staged by the commit itself."""
+        """Whether an answer becomes the output without any code of the user's: then the commit itself stages it."""
         deps = run.ctx.deps
         return self.agent.output_type is str and not deps.output_validators
 
@@ -259,7 +289,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         if self._deps_factory is None:
             return self._deps
         made = self._deps_factory(conversation)
-        return await made if inspect.isawaitable(made) else made
+        return cast("DepsT", await made if inspect.isawaitable(made) else made)
 
     def _streams(self) -> bool:
         if self._stream is not None:
@@ -317,7 +347,8 @@ def _failure(error: ModelAPIError) -> Exception:
     if isinstance(error, ModelQuotaExceededError):
         return error
     transient = isinstance(
-        error, ModelRateLimitError | ModelUnavailableError | ModelServerError | ModelConnectionError | ModelRequestTimeout
+        error,
+        ModelRateLimitError | ModelUnavailableError | ModelServerError | ModelConnectionError | ModelRequestTimeout,
     ) or (isinstance(error, ModelHTTPError) and (error.status_code in _TRANSIENT_STATUS or error.status_code >= 500))
     if not transient:
         return error

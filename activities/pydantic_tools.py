@@ -7,10 +7,11 @@ counters, hooks, usage) happens again when a finished call is answered from the 
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, cast
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, cast
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
+from pydantic_ai._enqueue import PendingMessage  # pyright: ignore[reportPrivateUsage]
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, ToolFailed
 from pydantic_ai.messages import (
@@ -29,6 +30,7 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 from pydantic_core import PydanticSerializationError, to_json
 
 from laneway.activities.journal import ToolJournal
+from laneway.activities.pydantic_run import JSON_FORM, CallQueue
 from laneway.activities.retries import SerializationFailed
 from laneway.history.records import EventKind
 
@@ -37,20 +39,29 @@ __all__ = ["Emit", "LaneCapability", "StreamingLaneCapability"]
 Emit = Callable[[EventKind, Mapping[str, object]], None]
 
 
+@dataclass(kw_only=True)
+class _Effects:
+    """What a call did to its run besides answering it."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = JSON_FORM
+
+    queued: list[PendingMessage] = field(default_factory=list[PendingMessage])
+
+
 @dataclass
-class _Returned:
+class _Returned(_Effects):
     content: ToolReturnContent
     kind: Literal["returned"] = "returned"
 
 
 @dataclass
-class _ReturnedRich:
+class _ReturnedRich(_Effects):
     result: ToolReturn[Any]
     kind: Literal["returned_rich"] = "returned_rich"
 
 
 @dataclass
-class _Raised:
+class _Raised(_Effects):
     error: Literal["retry", "failed"]
     message: str
     kind: Literal["raised"] = "raised"
@@ -77,32 +88,45 @@ class _JournaledToolset(WrapperToolset[Any]):
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
-        arguments = to_json(tool_args, fallback=repr)
+        arguments = to_json(tool_args, fallback=_kind_of, bytes_mode="base64", inf_nan_mode="constants")
         key = self.journal.key(ctx.tool_call_id or "", name, arguments)
         done = self.journal.finished(key)
-        if done is None:
-            shown = {"tool": name, "call_id": ctx.tool_call_id, "arguments": arguments.decode()[:2000]}
-            self.emit(EventKind.TOOL_CALLED, shown)
-            finished = await self._call(name, tool_args, ctx, tool)
-            done = await self.journal.finish(key, _encode(name, finished))
-            self.emit(
-                EventKind.TOOL_FINISHED,
-                {"tool": name, "call_id": ctx.tool_call_id, "outcome": getattr(finished, "error", "returned")},
-            )
+        if done is not None:
+            finished = _finished.validate_json(done)
+            if isinstance(ctx.pending_messages, CallQueue):
+                ctx.pending_messages.again(finished.queued)
+            return _answer(finished)
+        shown = {"tool": name, "call_id": ctx.tool_call_id, "arguments": arguments.decode()[:2000]}
+        self.emit(EventKind.TOOL_CALLED, shown)
+        finished = await self._call(name, tool_args, ctx, tool)
+        done = await self.journal.finish(key, _encode(name, finished))
+        outcome = getattr(finished, "error", "returned")
+        self.emit(EventKind.TOOL_FINISHED, {"tool": name, "call_id": ctx.tool_call_id, "outcome": outcome})
         return _answer(_finished.validate_json(done))
 
     async def _call(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> _Finished:
+        queued: list[PendingMessage] = []
+        token = CallQueue.calling.set(queued)
         try:
             result = await super().call_tool(name, tool_args, ctx, tool)
         except (ApprovalRequired, CallDeferred):
             raise
         except ModelRetry as error:
-            return _Raised("retry", error.message)
+            return _Raised("retry", error.message, queued=queued)
         except ToolFailed as error:
-            return _Raised("failed", error.message)
-        return _ReturnedRich(cast("ToolReturn[Any]", result)) if isinstance(result, ToolReturn) else _Returned(result)
+            return _Raised("failed", error.message, queued=queued)
+        finally:
+            CallQueue.calling.reset(token)
+        if isinstance(result, ToolReturn):
+            return _ReturnedRich(cast("ToolReturn[Any]", result), queued=queued)
+        return _Returned(result, queued=queued)
+
+
+def _kind_of(value: object) -> str:
+    # Not `repr`: an object's address would make another key of the same call after a crash.
+    return type(value).__qualname__
 
 
 def _answer(finished: _Finished) -> Any:
@@ -131,8 +155,9 @@ class StreamingLaneCapability(LaneCapability):
     ) -> AsyncIterable[AgentStreamEvent]:
         async for event in stream:
             match event:
-                case PartStartEvent(part=TextPart(content=text)) | PartDeltaEvent(
-                    delta=TextPartDelta(content_delta=text)
+                case (
+                    PartStartEvent(part=TextPart(content=text))
+                    | PartDeltaEvent(delta=TextPartDelta(content_delta=text))
                 ) if text:
                     self.emit(EventKind.TEXT_DELTA, {"text": text})
                 case PartStartEvent(part=ThinkingPart(content=text)) if text:
