@@ -11,8 +11,8 @@ def main() -> None:
     """Run the command line of this process, and exit."""
     try:
         from laneway.cli.commands import run
+        from laneway.cli.failures import leave
 
-        code = run(sys.argv[1:])
+        leave(run(sys.argv[1:]))
     except KeyboardInterrupt:  # while the commands themselves are being imported
-        code = 130
-    sys.exit(code)
+        sys.exit(130)

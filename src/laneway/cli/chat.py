@@ -68,7 +68,7 @@ def _talk(runner: asyncio.Runner, session: _Session, *, as_json: bool) -> int:
     interactive = sys.stdin.isatty()
     prompting = interactive and sys.stdout.isatty() and not as_json
     if prompting:
-        import readline  # noqa: F401 - gives input() line editing
+        import readline  # noqa: F401  # pyright: ignore[reportUnusedImport] - gives input() line editing
     failed = False
     while True:
         try:

@@ -13,7 +13,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from laneway.cli.apps import AppTarget, load_app
-from laneway.cli.failures import guarded
+from laneway.cli.failures import guarded, leave
 from laneway.cli.signals import stop_signals
 from laneway.cli.worker import log_to_stderr, serve
 
@@ -60,4 +60,4 @@ def _read_line(descriptor: int) -> bytes:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))

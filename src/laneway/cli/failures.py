@@ -11,16 +11,17 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import sys
 import traceback
 from collections.abc import Callable
-from typing import cast
+from typing import NoReturn, cast
 
 from laneway.errors import ConfigurationError, InvalidInput, LanewayError, UnknownAgent
 
-__all__ = ["DEBUG_VARIABLE", "BadUsage", "NotFound", "code_of", "describe", "guarded", "report"]
+__all__ = ["DEBUG_VARIABLE", "BadUsage", "NotFound", "code_of", "describe", "guarded", "leave", "report"]
 
 DEBUG_VARIABLE = "LANEWAY_DEBUG"
 
@@ -59,6 +60,22 @@ def guarded(action: Callable[[], int | None], *, as_json: bool) -> int:
     except Exception as error:
         return report(error, as_json=as_json)
     return code
+
+
+def leave(code: int) -> NoReturn:
+    """End this process.
+
+    Once Temporal's core was loaded, the interpreter is not taken down: the core's own threads may still run, and now
+    and then, on a busy machine, one of them aborted the process (SIGABRT) after the command had done its work.
+    """
+    if "temporalio.bridge.temporal_sdk_bridge" not in sys.modules:
+        sys.exit(code)
+    try:
+        atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage] - the application may have some
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
 
 
 def report(error: Exception, *, as_json: bool) -> int:
@@ -107,9 +124,9 @@ def code_of(error: Exception) -> int:
 
 
 def _innermost(error: Exception) -> Exception:
-    while isinstance(error, ExceptionGroup):
+    """What is alone in a group of errors, as a task group raises it."""
+    if isinstance(error, ExceptionGroup):
         inner = cast("ExceptionGroup[Exception]", error).exceptions
-        if len(inner) > 1:
-            break
-        error = inner[0]
-    return error
+        if len(inner) == 1:
+            return _innermost(inner[0])
+    return cast("Exception", error)
