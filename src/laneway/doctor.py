@@ -38,7 +38,7 @@ from laneway.settings import ENV_PREFIX, Settings
 __all__ = ["Check", "Report", "Status", "diagnose"]
 
 _ROUND_TRIP_TIMEOUT = timedelta(seconds=15)
-_FOREIGN_VARIABLES = (f"{ENV_PREFIX}DEMO_",)
+_FOREIGN_VARIABLES = (f"{ENV_PREFIX}DEBUG", f"{ENV_PREFIX}DEMO_")
 
 
 async def diagnose(settings: Settings) -> Report:
