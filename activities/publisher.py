@@ -71,6 +71,10 @@ class StepPublisher:
         if kind is None:
             await self.flush()
         elif self._task is not None:
+            # Told to stop as well as cancelled: a cancellation that meets the end of an awaited call can get lost in it.
+            self._waiting.clear()
+            self._closed.set()
+            self._wake.set()
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
@@ -91,4 +95,5 @@ class StepPublisher:
             if self._closing and not self._waiting:
                 return
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._closed.wait(), _PAUSE_SECONDS)
+                async with asyncio.timeout(_PAUSE_SECONDS):
+                    await self._closed.wait()
