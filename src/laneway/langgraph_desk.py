@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from laneway.errors import ConfigurationError, InvalidInput, StaleTurn
 from laneway.langgraph_codec import Codec
 from laneway.langgraph_layout import StageScope, ThreadKeys, references_of
-from laneway.langgraph_link import Ask, Recent, Steps
+from laneway.langgraph_link import Ask, Steps
 from laneway.langgraph_lua import Script
+from laneway.langgraph_recent import Recent
 from laneway.langgraph_records import Node
 from laneway.langgraph_rows import Row, read_row
 
@@ -105,13 +106,7 @@ class Desk:
         self._versions: Recent[tuple[str, bytes], StoredVersions] = Recent(500)
 
     def thread(self, thread_id: str) -> ThreadKeys:
-        """The keys of a thread.
-
-        Raises:
-            InvalidInput: its id has a NUL character.
-        """
-        if "\0" in thread_id:
-            raise InvalidInput(f"the thread id {thread_id!r} has a NUL character; it must have none")
+        """The keys of a thread."""
         base = self.options.key_base
         return ThreadKeys(base(thread_id)) if base else ThreadKeys.of(self.options.prefix, thread_id)
 

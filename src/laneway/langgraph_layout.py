@@ -80,8 +80,12 @@ class ThreadKeys:
 
     @classmethod
     def of(cls, prefix: str, thread_id: str) -> ThreadKeys:
-        """The names that the saver gives them."""
-        return cls(f"{prefix}:graph:{{{blake2b(thread_id.encode(), digest_size=16).hexdigest()}}}:")
+        """The names that the saver gives them.
+
+        Raises:
+            InvalidInput: the id has a NUL character or is not valid Unicode.
+        """
+        return cls(f"{prefix}:graph:{{{blake2b(_text(thread_id), digest_size=16).hexdigest()}}}:")
 
     def stage(self, stage: str) -> ThreadKeys:
         """The names of a stage's keys."""
@@ -118,7 +122,7 @@ def task_name(task_id: str) -> bytes:
 def split_checkpoint(member: bytes) -> tuple[str, str, bytes]:
     """The namespace, the checkpoint's id, and what follows them in a member."""
     namespace, checkpoint_id, rest = member.split(b"\0", 2)
-    return namespace.decode("utf-8", "surrogatepass"), checkpoint_id.decode("utf-8", "surrogatepass"), rest
+    return namespace.decode(), checkpoint_id.decode(), rest
 
 
 def split_task(rest: bytes) -> tuple[str, int, bytes]:
@@ -127,7 +131,7 @@ def split_task(rest: bytes) -> tuple[str, int, bytes]:
         task_id, at = str(UUID(bytes=rest[1:17])), 17
     else:
         at = rest.index(b"\0") + 1
-        task_id = rest[1 : at - 1].decode("utf-8", "surrogatepass")
+        task_id = rest[1 : at - 1].decode()
     return task_id, int.from_bytes(rest[at : at + 4]) - INDEX_OFFSET, rest[at + 4 :]
 
 
@@ -137,9 +141,13 @@ def write_index(index: int) -> bytes:
 
 
 def _text(value: str) -> bytes:
-    if "\0" in value:
+    try:
+        encoded = value.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{value!r} is not valid Unicode; give ids that can be written as UTF-8") from None
+    if b"\0" in encoded:
         raise InvalidInput(f"{value!r} has a NUL character; thread, namespace, checkpoint and task ids must have none")
-    return value.encode("utf-8", "surrogatepass")
+    return encoded
 
 
 def references_of(record: bytes) -> tuple[bytes, ...]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import redis
@@ -21,11 +20,9 @@ from redis.maint_notifications import MaintNotificationsConfig
 from laneway.errors import ConfigurationError, ServiceUnavailable, StoreError, StoreFull
 from laneway.langgraph_lua import Script
 
-__all__ = ["Ask", "Link", "Page", "Recent", "Steps"]
+__all__ = ["Ask", "Link", "Page", "Steps"]
 
 T = TypeVar("T")
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class Ask(NamedTuple):
@@ -52,36 +49,6 @@ class Page(NamedTuple):
 
 Steps = Generator[Ask, Any, T]
 """A piece of work without I/O: it yields questions, is sent the answers, and returns its result."""
-
-
-class Recent(Generic[K, V]):
-    """What was seen lately, up to a number of things. For all threads."""
-
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._entries: OrderedDict[K, V] = OrderedDict()
-        self._lock = Lock()
-
-    def get(self, key: K) -> V | None:
-        """What was kept under a key."""
-        with self._lock:
-            value = self._entries.get(key)
-            if value is not None:
-                self._entries.move_to_end(key)
-            return value
-
-    def put(self, key: K, value: V) -> None:
-        """Keep a value, in place of the one that was not asked for longest."""
-        with self._lock:
-            self._entries[key] = value
-            self._entries.move_to_end(key)
-            while len(self._entries) > self._capacity:
-                self._entries.popitem(last=False)
-
-    def clear(self) -> None:
-        """Forget everything."""
-        with self._lock:
-            self._entries.clear()
 
 
 class Link:

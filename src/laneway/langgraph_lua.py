@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from hashlib import sha1
 
-__all__ = ["STORE", "Script"]
+__all__ = ["COMMON", "STORE", "Script"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Script:
         known = self._texts.get(fence)
         if known is None:
             guard = _FENCE.replace("-- fence --", fence) if self.fenced else ""
-            text = self.prologue + _COMMON + guard + self.body
+            text = self.prologue + COMMON + guard + self.body
             known = text, sha1(text.encode(), usedforsecurity=False).hexdigest()
             if len(self._texts) < 32:
                 self._texts[fence] = known
@@ -34,7 +34,7 @@ class Script:
 
 # KEYS 1 to 3 are the thread's rows, parts and writes; 4 to 6 those that are written: its stage's, or the same again.
 # ARGV 1 is the time to live of what is written, in milliseconds, or 0. 2 is the number of the fence's arguments.
-_COMMON = """
+COMMON = """
 local rows, parts, writes, to_rows, to_parts, to_writes = unpack(KEYS, 1, 6)
 local staged = rows ~= to_rows
 local at = 3 + tonumber(ARGV[2])

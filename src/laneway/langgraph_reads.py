@@ -105,7 +105,7 @@ class Reads:
         """Every thread that this saver has written."""
         self._desk.settled("listing all threads")
         members: list[bytes] = yield Ask(None, (), ("ZRANGE", self._desk.index("threads"), 0, -1))
-        return [member.decode("utf-8", "surrogatepass") for member in members]
+        return [member.decode() for member in members]
 
     def delta_history(
         self, config: RunnableConfig, channels: Sequence[str]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from laneway.langgraph_lua import STORE, Script
+from laneway.langgraph_lua import COMMON, STORE, Script
 
 __all__ = [
     "COMMIT_STAGE",
@@ -163,29 +163,33 @@ return 1
 """
 )
 
-PROMOTE_FUNCTION = """
--- Makes what a stage has written the thread's, and empties the stage. Needs the functions of the saver's scripts.
-local function promote()
-  if not staged then return end
-  for _, member in ipairs(redis.call('ZRANGE', to_rows, 0, -1)) do
-    replace(rows, string.sub(member, 1, row_record(member) - 1), member)
-  end
-  for _, member in ipairs(redis.call('ZRANGE', to_writes, 0, -1)) do
-    replace(writes, string.sub(member, 1, write_record(member) - 1), member)
-  end
-  local stored = redis.call('HGETALL', to_parts)
-  for from = 1, #stored, 1000 do
-    redis.call('HSET', parts, unpack(stored, from, math.min(from + 999, #stored)))
-  end
-  redis.call('UNLINK', to_rows, to_parts, to_writes)
+_PROMOTE = """
+for _, member in ipairs(redis.call('ZRANGE', to_rows, 0, -1)) do
+  replace(rows, string.sub(member, 1, row_record(member) - 1), member)
+end
+for _, member in ipairs(redis.call('ZRANGE', to_writes, 0, -1)) do
+  replace(writes, string.sub(member, 1, write_record(member) - 1), member)
+end
+local stored = redis.call('HGETALL', to_parts)
+for from = 1, #stored, 1000 do
+  redis.call('HSET', parts, unpack(stored, from, math.min(from + 999, #stored)))
+end
+redis.call('UNLINK', to_rows, to_parts, to_writes)
+"""
+
+# For a script of someone else's that makes a stage the thread's together with a change of its own. The function takes
+# the keys of the thread and of the stage (`ThreadKeys.all` of either), which the script declares.
+PROMOTE_FUNCTION = f"""
+local function promote_graph(KEYS)
+local ARGV = {{'0', '0'}}
+{COMMON}{_PROMOTE}
 end
 """
 
 # ARGV: the thread's own time to live, or 0.
 COMMIT_STAGE = Script(
-    PROMOTE_FUNCTION
+    _PROMOTE
     + """
-promote()
 if tonumber(ARGV[at]) > 0 then
   for i = 1, 3 do redis.call('PEXPIRE', KEYS[i], ARGV[at]) end
 end
