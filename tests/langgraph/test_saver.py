@@ -96,9 +96,13 @@ def test_odd_task_ids_and_paths_are_taken_as_they_are(saver: RedisSaver, task_id
     assert found.pending_writes == [(task_id + "2", "c", 3), (task_id, "a*:{}", 1), (task_id, "b", [2])]
 
 
-@pytest.mark.parametrize("at", [config("a\0b"), config("t", "a\0b"), config("t", "", "a\0b"), {"configurable": {}}])
+@pytest.mark.parametrize(
+    "at",
+    [config("a\0b"), config("t", "a\0b"), config("t", "", "a\0b"), {"configurable": {}}, config("\ud800")],
+    ids=range(5),
+)
 def test_ids_that_cannot_be_kept_are_refused(saver: RedisSaver, at: Any) -> None:
-    with pytest.raises(InvalidInput, match="NUL character|names no thread"):
+    with pytest.raises(InvalidInput, match="NUL character|names no thread|not valid Unicode"):
         saver.get_tuple(at)
 
 

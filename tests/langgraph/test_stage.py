@@ -12,6 +12,8 @@ from langgraph.types import Command, interrupt
 
 from laneway.errors import ConfigurationError, StaleTurn
 from laneway.langgraph import Fence, RedisSaver, StageScope
+from laneway.langgraph_layout import ThreadKeys
+from laneway.langgraph_scripts import PROMOTE_FUNCTION
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 
@@ -158,6 +160,21 @@ def test_a_fence_stops_every_write_in_the_writes_own_script(make_saver: Any, cli
 def dump_of_thread(client: Any, prefix: str) -> dict[bytes, Any]:
     found = client.keys(f"{prefix}:{{lane}}:graph:*")
     return {key: client.dump(key) for key in found}
+
+
+def test_a_stage_can_be_committed_by_the_script_that_moves_its_owners_head(
+    make_saver: Any, client: Any, prefix: str
+) -> None:
+    thread = ThreadKeys(f"{prefix}:{{lane}}:graph:")
+    saver = make_saver(key_base=lambda _: thread.base)
+    say(saver, "one")
+    staged = saver.staged(StageScope("turn"))
+    say(staged, "two")
+    keys = [*thread.all, *thread.stage("turn").all, f"{prefix}:{{lane}}:head"]
+    script = PROMOTE_FUNCTION + "promote_graph({unpack(KEYS, 1, 6)})\nreturn redis.call('INCR', KEYS[7])"
+    assert client.eval(script, len(keys), *keys) == 1
+    assert len(texts(saver)) == 4
+    assert not client.exists(*thread.stage("turn").all)
 
 
 def test_a_fence_may_raise_before_anything_is_sent(saver: RedisSaver) -> None:
