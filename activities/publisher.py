@@ -71,7 +71,7 @@ class StepPublisher:
         if kind is None:
             await self.flush()
         elif self._task is not None:
-            # Told to stop as well as cancelled: a cancellation that meets the end of an awaited call can get lost in it.
+            # Told to stop as well as cancelled: a cancellation can get lost in a call that ends just then.
             self._waiting.clear()
             self._closed.set()
             self._wake.set()
