@@ -15,11 +15,18 @@ from hashlib import blake2b
 from typing import Generic, Literal, Protocol, TypeVar
 
 from laneway.activities.journal import ToolJournal
+from laneway.history.checkpoints import CheckpointRef
+from laneway.history.editing import EditReceipt
+from laneway.history.origins import EntryMetadata
 from laneway.history.records import EventKind, TurnUsage
+from laneway.history.repair import ImportRepair
 
-__all__ = ["Adapter", "Capability", "RetryPolicy", "StepResult", "StepWork", "digest_of"]
+__all__ = ["IMPORT_MARK", "Adapter", "Capability", "RetryPolicy", "StepResult", "StepWork", "digest_of"]
 
 M = TypeVar("M")
+
+IMPORT_MARK = b'{"import":'
+"""How the stored form of an import begins, by which a step tells it from a prompt."""
 
 Capability = Literal["history_processing", "streaming"]
 
@@ -56,6 +63,9 @@ class StepResult(Generic[M]):
         output: the output as JSON; None where `output_in_history`.
         output_in_history: the output is the text of the history's last message.
         rewritten: the whole history, where the framework or an edit changed what was stored: a new cache epoch.
+        entries: what is known of each message of `appended`, or of `rewritten`; None to describe them.
+        extras: what the adapter keeps beside the history, committed with it; None for what it was given.
+        edits, noops, skips: what history processing did, not counting what was staged before.
     """
 
     appended: Sequence[M]
@@ -65,6 +75,11 @@ class StepResult(Generic[M]):
     output: str | None = None
     output_in_history: bool = False
     rewritten: Sequence[M] | None = None
+    entries: Sequence[EntryMetadata] | None = None
+    extras: Mapping[str, object] | None = None
+    edits: Sequence[EditReceipt] = ()
+    noops: int = 0
+    skips: int = 0
 
 
 @dataclass
@@ -77,11 +92,15 @@ class StepWork(Generic[M]):
         attempt: which attempt at it, from 1.
         prompt: as `Adapter.encode_prompt` gave it.
         history: the lane's native messages: committed, then staged. Not to be changed in place.
+        entries: what is known of each of them beside its content.
         base_length: how many of them are committed.
+        checkpoint: the checkpoint that they are; its epoch is the cache epoch.
+        extras: what the adapter keeps beside the history, as committed last.
+        lane_id: names the lane, for providers' caches.
         state: the adapter's state as staged last; None at the start of a turn.
         journal: the tool calls of this step that are finished.
-        stage: keeps messages that follow the history, with the state they lead to, before the step is done. What is
-            staged is never asked of a model again.
+        stage: keeps what the step has come to so far, before it is done. What is staged is never asked of a model
+            again.
         emit: says something on the lane's stream.
     """
 
@@ -91,10 +110,14 @@ class StepWork(Generic[M]):
     attempt: int
     prompt: bytes
     history: Sequence[M]
+    entries: Sequence[EntryMetadata]
     base_length: int
+    checkpoint: CheckpointRef
+    extras: Mapping[str, object]
+    lane_id: str
     state: bytes | None
     journal: ToolJournal
-    stage: Callable[[Sequence[M], bytes], Awaitable[None]]
+    stage: Callable[[StepResult[M]], Awaitable[None]]
     emit: Callable[[EventKind, Mapping[str, object]], None] = field(repr=False)
 
 
@@ -138,6 +161,26 @@ class Adapter(Protocol[M]):
 
     def decode(self, payload: bytes) -> M:
         """The native message that `encode` was given."""
+        ...
+
+    def describe(self, message: M, turn_id: str) -> EntryMetadata:
+        """What is known of a message that the turn produced: its origins, and an estimate of its tokens."""
+        ...
+
+    def encode_import(self, messages: object, *, repair: bool) -> bytes:
+        """The stored form of a history that was made elsewhere, after it was checked whole.
+
+        Raises:
+            HistoryProcessingValidationError: it may not be sent as it is.
+        """
+        ...
+
+    def decode_import(self, blob: bytes, turn_id: str) -> tuple[Sequence[M], Sequence[EntryMetadata]]:
+        """The history that `encode_import` was given, repaired where that was asked for, and what is known of it."""
+        ...
+
+    def repairs_of(self, blob: bytes) -> Sequence[ImportRepair]:
+        """What `encode_import` repaired."""
         ...
 
     def output_of(self, message: M) -> object:

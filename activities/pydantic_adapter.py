@@ -4,45 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import deepcopy
-from datetime import timedelta
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Generic, cast
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_ai import CallToolsNode
 from pydantic_ai.agent import AbstractAgent
-from pydantic_ai.exceptions import (
-    ModelAPIError,
-    ModelConnectionError,
-    ModelHTTPError,
-    ModelQuotaExceededError,
-    ModelRateLimitError,
-    ModelRequestTimeout,
-    ModelServerError,
-    ModelUnavailableError,
-)
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, UserContent
+from pydantic_ai.capabilities import AbstractCapability, ProcessHistory
+from pydantic_ai.exceptions import FallbackExceptionGroup, ModelAPIError
+from pydantic_ai.messages import ModelMessage, UserContent
 from pydantic_ai.models import Model
-from pydantic_ai.models.fallback import FallbackModel
-from pydantic_ai.models.function import FunctionModel
-from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.run import AgentRun
-from pydantic_ai.usage import RunUsage, UsageLimits
+from pydantic_ai.usage import UsageLimits
 from pydantic_core import PydanticSerializationError, to_json
 from typing_extensions import TypeVar
 
 from laneway.activities import pydantic_contract
 from laneway.activities.adapter import Capability, RetryPolicy, StepResult, StepWork
+from laneway.activities.pydantic_editing import Continuity, describe, edit
+from laneway.activities.pydantic_growth import Growth, text_of
+from laneway.activities.pydantic_import import read_import, stored_import
+from laneway.activities.pydantic_models import can_stream, stop_sdk_retries, told_apart
 from laneway.activities.pydantic_run import (
     JSON_FORM,
     CallQueue,
     RunState,
     as_loaded,
-    capture,
-    common_prefix,
     is_end,
     keep_stored,
     next_node,
@@ -50,9 +42,14 @@ from laneway.activities.pydantic_run import (
     runs_tools,
 )
 from laneway.activities.pydantic_tools import LaneCapability, StreamingLaneCapability
-from laneway.activities.retries import SerializationFailed, TransientFailure
+from laneway.activities.retries import SerializationFailed
 from laneway.errors import ConfigurationError, InvalidInput
-from laneway.history.records import EventKind, TurnUsage
+from laneway.history.callbacks import callback_name
+from laneway.history.context import HistoryProcessor, HistoryProcessorCondition
+from laneway.history.origins import EntryMetadata
+from laneway.history.records import EventKind
+from laneway.history.repair import ImportRepair
+from laneway.history.scopes import HistoryProcessingSettings, in_force
 
 __all__ = ["PydanticAdapter"]
 
@@ -61,15 +58,6 @@ OutputT = TypeVar("OutputT", default=str)
 
 _message: TypeAdapter[ModelMessage] = TypeAdapter(ModelMessage, config=JSON_FORM)
 _prompt: TypeAdapter[str | list[UserContent]] = TypeAdapter(str | list[UserContent], config=JSON_FORM)
-
-_TRANSIENT = (
-    ModelRateLimitError,
-    ModelUnavailableError,
-    ModelServerError,
-    ModelConnectionError,
-    ModelRequestTimeout,
-)
-_TRANSIENT_STATUS = frozenset({408, 409, 425, 429})
 
 
 class PydanticAdapter(Generic[DepsT, OutputT]):
@@ -85,9 +73,12 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         retry_policy: how model requests that failed on their way are retried. The provider SDKs' own retries are
             switched off in a worker, since they pay twice for an answer that was cut.
         stream: whether model requests are streamed, so that text is seen as it comes. None: where the model can.
+        history_processor: edits the history before every model request; see docs/history.md.
+        history_processor_condition: says before each request whether it does; always, where there is none.
 
     Raises:
-        ConfigurationError: `agent` is no agent, or has no model, or both `deps` and `deps_factory` are given.
+        ConfigurationError: `agent` is no agent, or has no model; both `deps` and `deps_factory` are given; there is a
+            condition and no processor; or the agent has a `ProcessHistory` capability beside the processor.
     """
 
     shortname = "pydantic_ai"
@@ -101,6 +92,8 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         usage_limits: UsageLimits | None = None,
         retry_policy: RetryPolicy | None = None,
         stream: bool | None = None,
+        history_processor: HistoryProcessor[ModelMessage] | None = None,
+        history_processor_condition: HistoryProcessorCondition | None = None,
     ) -> None:
         if not isinstance(cast("object", agent), AbstractAgent):
             raise ConfigurationError(
@@ -119,10 +112,21 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         self._usage_limits = usage_limits
         self._retry_policy = retry_policy or RetryPolicy()
         self._stream = stream
+        self._processing = in_force(
+            [HistoryProcessingSettings(processor=history_processor, condition=history_processor_condition)]
+        )
+        if history_processor is not None:
+            _check_single_processor(agent)
+            warnings.warn(
+                f"the history processor {callback_name(history_processor)} rewrites what a provider may have cached: "
+                "requests after an edit can cost more",
+                UserWarning,
+                stacklevel=2,
+            )
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return frozenset({"streaming"})
+        return frozenset({"history_processing", "streaming"})
 
     @property
     def retry_policy(self) -> RetryPolicy:
@@ -166,10 +170,23 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
     def decode(self, payload: bytes) -> ModelMessage:
         return _message.validate_json(payload)
 
+    def describe(self, message: ModelMessage, turn_id: str) -> EntryMetadata:
+        return describe(message, turn_id)
+
+    def encode_import(self, messages: object, *, repair: bool) -> bytes:
+        return stored_import(messages, repair=repair)
+
+    def decode_import(self, blob: bytes, turn_id: str) -> tuple[Sequence[ModelMessage], Sequence[EntryMetadata]]:
+        messages, _ = read_import(blob)
+        return messages, [describe(one, one.run_id or turn_id, source="import") for one in messages]
+
+    def repairs_of(self, blob: bytes) -> Sequence[ImportRepair]:
+        return read_import(blob)[1]
+
     # Outputs ----------------------------------------------------------------------------------------------------------
 
     def output_of(self, message: ModelMessage) -> object:
-        return _text_of(message)
+        return text_of(message)
 
     def decode_output(self, output: str) -> object:
         return self._output.validate_json(output)
@@ -194,6 +211,8 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         state = None if work.state is None else RunState.from_json(work.state)
         base = work.base_length if state is None else state.base
         history = as_loaded(work.history, base)
+        live = int(str(work.extras.get("live", 0))) if state is None else state.live
+        continuity = Continuity(f"{work.lane_id}:{work.checkpoint.epoch}", live)
         streaming = self._streams()
         capability = (StreamingLaneCapability if streaming else LaneCapability)(work.journal, work.emit)
         async with self.agent.iter(
@@ -205,10 +224,11 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
             deps=await self._make_deps(work.conversation),
             usage_limits=self._usage_limits,
             usage=None if state is None else state.usage,
+            model_settings=continuity.settings,
             capabilities=[capability],
             infer_name=False,
         ) as run:
-            _stop_sdk_retries(run.ctx.deps.model)
+            stop_sdk_retries(run.ctx.deps.model)
             run.ctx.state.pending_messages = CallQueue(run.ctx.state.pending_messages)
             if state is None:
                 node: Any = await run.next(cast("Any", run.next_node))
@@ -216,72 +236,61 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
             else:
                 await restore(run, state, list(history), prompt=prompt, turn_id=work.turn_id)
                 node = next_node(state, history)
-            return await self._step(run, work, node, history, base=base, streaming=streaming)
+            growth = Growth(work, history, base, continuity)
+            return await self._step(run, node, growth, streaming=streaming)
 
     async def _step(
-        self,
-        run: AgentRun[DepsT, Any],
-        work: StepWork[ModelMessage],
-        node: Any,
-        stored: Sequence[ModelMessage],
-        *,
-        base: int,
-        streaming: bool,
+        self, run: AgentRun[DepsT, Any], node: Any, growth: Growth, *, streaming: bool
     ) -> StepResult[ModelMessage]:
         if not isinstance(node, CallToolsNode):
+            await self._edit(run, node, growth)
             before = deepcopy(run.ctx.state.usage)
             try:
                 node = await run.next(node)
-            except ModelAPIError as error:
-                raise _failure(error) from error
-            messages = run.ctx.state.message_history
-            kept = common_prefix(stored, messages)
-            if not streaming and isinstance(node, CallToolsNode) and (text := _text_of(node.model_response)):
-                work.emit(EventKind.TEXT_DELTA, {"text": text})
-            if kept < len(stored) or runs_tools(run, node) or not isinstance(node, CallToolsNode):
-                return self._unfinished(run, node, stored, base=base, usage_before=before)
+            except (ModelAPIError, FallbackExceptionGroup) as error:
+                raise told_apart(error) from error
+            if not streaming and isinstance(node, CallToolsNode) and (text := text_of(node.model_response)):
+                growth.work.emit(EventKind.TEXT_DELTA, {"text": text})
+            result = growth.result(run, node, usage_before=before)
+            if runs_tools(run, node) or not isinstance(node, CallToolsNode):
+                return result
             if not self._is_plain(run):
                 # Code of the user's comes next: the answer must be safe before it.
-                await work.stage(messages[kept:], capture(run, node, base=base, usage_before=before).to_json())
-                stored = tuple(messages)
+                await growth.work.stage(result)
+                growth.is_staged(result, run)
         node = await run.next(node)
         if not is_end(node):
-            return self._unfinished(run, node, stored, base=base)
+            return growth.result(run, node)
         output = node.data.output
-        messages = run.ctx.state.message_history
-        in_history = isinstance(output, str) and output == _text_of(messages[-1])
-        kept = common_prefix(stored, messages)
-        return StepResult(
-            appended=messages[kept:] if kept == len(stored) else (),
-            rewritten=None if kept == len(stored) else list(messages),
-            state=b"",
-            usage=_usage(run.usage),
+        in_history = isinstance(output, str) and output == text_of(run.ctx.state.message_history[-1])
+        return replace(
+            growth.result(run, node),
             done=True,
             output=None if in_history else self._encode_output(output),
             output_in_history=in_history,
         )
 
-    def _unfinished(
-        self,
-        run: AgentRun[DepsT, Any],
-        node: Any,
-        stored: Sequence[ModelMessage],
-        *,
-        base: int,
-        usage_before: RunUsage | None = None,
-    ) -> StepResult[Any]:
+    async def _edit(self, run: AgentRun[DepsT, Any], node: Any, growth: Growth) -> None:
+        """Let the history processor in force edit what the node is about to send."""
         messages = run.ctx.state.message_history
-        kept = common_prefix(stored, messages)
-        unchanged = kept == len(stored)
-        return StepResult(
-            appended=messages[kept:] if unchanged else (),
-            rewritten=None if unchanged else list(messages),
-            state=capture(run, node, base=base if unchanged else 0, usage_before=usage_before).to_json(),
-            usage=_usage(run.usage),
+        outcome = await edit(
+            growth.work,
+            self._processing,
+            owner=self,
+            model=run.ctx.deps.model,
+            messages=messages,
+            entries=growth.known(messages),
+            request=node.request,
+            request_index=run.ctx.state.run_step + 1,
+            live=growth.continuity.live,
         )
+        growth.edited = outcome
+        if outcome.verdict == "accepted":
+            messages[:], node.request = outcome.messages[:-1], outcome.messages[-1]
+        growth.begin(messages)
 
     def _is_plain(self, run: AgentRun[DepsT, Any]) -> bool:
-        """Whether an answer becomes the output without any code of the user's: then the commit itself stages it."""
+        """Whether an answer becomes the output without code of the user's: then the commit itself stages it."""
         deps = run.ctx.deps
         return self.agent.output_type is str and not deps.output_validators
 
@@ -295,7 +304,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         if self._stream is not None:
             return self._stream
         model = self.agent.model
-        return not isinstance(model, Model) or all(_can_stream(inner) for inner in _models(model))
+        return not isinstance(model, Model) or can_stream(model)
 
     # Resources --------------------------------------------------------------------------------------------------------
 
@@ -325,54 +334,14 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
             await holder
 
 
-def _text_of(message: ModelMessage) -> str:
-    if not isinstance(message, ModelResponse):
-        return ""
-    return "".join(part.content for part in message.parts if isinstance(part, TextPart))
+def _check_single_processor(agent: AbstractAgent[Any, Any]) -> None:
+    def visit(capability: AbstractCapability[Any]) -> None:
+        if isinstance(capability, ProcessHistory):
+            raise ConfigurationError(
+                "the agent has a ProcessHistory capability, and the adapter a history_processor: two editors would not "
+                "see each other's edits. Keep one of the two"
+            )
 
-
-def _usage(usage: RunUsage) -> TurnUsage:
-    return TurnUsage(
-        requests=usage.requests,
-        tool_calls=usage.tool_calls,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cache_read_tokens=usage.cache_read_tokens,
-        cache_write_tokens=usage.cache_write_tokens,
-    )
-
-
-def _failure(error: ModelAPIError) -> Exception:
-    """Tell a failure that another attempt may not meet from one that it would."""
-    if isinstance(error, ModelQuotaExceededError):
-        return error
-    transient = isinstance(
-        error,
-        ModelRateLimitError | ModelUnavailableError | ModelServerError | ModelConnectionError | ModelRequestTimeout,
-    ) or (isinstance(error, ModelHTTPError) and (error.status_code in _TRANSIENT_STATUS or error.status_code >= 500))
-    if not transient:
-        return error
-    wait = error.retry_after
-    return TransientFailure(error, retry_after=None if wait is None else timedelta(seconds=wait))
-
-
-def _models(model: Model) -> Iterator[Model]:
-    yield model
-    if isinstance(model, WrapperModel):
-        yield from _models(model.wrapped)
-    elif isinstance(model, FallbackModel):
-        for inner in model.models:
-            yield from _models(inner)
-
-
-def _can_stream(model: Model) -> bool:
-    if isinstance(model, FunctionModel):
-        return model.stream_function is not None
-    return type(model).request_stream is not Model.request_stream
-
-
-def _stop_sdk_retries(model: Model) -> None:
-    for inner in _models(model):
-        client: Any = getattr(inner, "client", None)
-        if getattr(client, "max_retries", 0):
-            client.max_retries = 0
+    root = getattr(agent, "root_capability", None)
+    if isinstance(root, AbstractCapability):
+        cast("AbstractCapability[Any]", root).apply(visit)

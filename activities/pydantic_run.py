@@ -51,6 +51,7 @@ class RunState:
     Attributes:
         base: how many of the stored messages are those of earlier turns, to be read as the framework reads a history;
             0 where this turn has written the history anew.
+        live: see `pydantic_editing.Continuity`.
         usage_before: with a trailing response, the usage before it was asked for.
     """
 
@@ -61,6 +62,7 @@ class RunState:
     usage: RunUsage
     usage_before: RunUsage | None = None
     base: int = 0
+    live: int = 0
     run_step: int = 0
     output_retries: int = 0
     tools_step: int = 0

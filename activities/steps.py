@@ -15,24 +15,33 @@ import logging
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from laneway.activities.adapter import Adapter, StepResult, StepWork
+from laneway.activities.adapter import IMPORT_MARK, Adapter, StepResult, StepWork
 from laneway.activities.agents import Agents
 from laneway.activities.journal import ToolJournal
 from laneway.activities.publisher import StepPublisher
 from laneway.activities.retries import RetryStep, cause_of, decide
 from laneway.activities.wire import ABORT_TURN, RUN_STEP, AbortInput, StepInput, StepOutcome
-from laneway.errors import CheckpointLost, LanewayError, ServiceUnavailable, StaleTurn, StoreError, UnknownAgent
+from laneway.errors import (
+    CheckpointLost,
+    HistoryError,
+    LanewayError,
+    ServiceUnavailable,
+    StaleTurn,
+    StoreError,
+    UnknownAgent,
+)
 from laneway.history.cache import HeldHistory, HistoryCache
 from laneway.history.checkpoints import CheckpointRef, StoredEntry
 from laneway.history.lanes import LaneKey
-from laneway.history.records import EventKind, LaneEvent, StepAttempt, TurnRecord, TurnUsage
+from laneway.history.origins import EntryMetadata
+from laneway.history.records import EventKind, LaneEvent, StepAttempt, TurnRecord, TurnTally, TurnUsage
 from laneway.history.store import Fence, HistoryStore, LoadedTurn, TurnEnded
 
 __all__ = ["Steps"]
@@ -56,9 +65,12 @@ class _Attempt:
     turn: LoadedTurn
     adapter: Adapter[Any]
     history: list[Any]
+    entries: list[EntryMetadata]
     size_bytes: int
     checkpoint: CheckpointRef
     failed: Sequence[StepAttempt]
+    state: bytes | None
+    tally: TurnTally
 
     @property
     def base(self) -> CheckpointRef:
@@ -130,7 +142,6 @@ class Steps:
             error_message=error_message,
         )
         record = await self._store.abort(fence, record, decided=True)
-        self._cache.drop(lane.lane_id) if record.outcome == "failed" else None
         return StepOutcome(record.outcome, 0)
 
     # One attempt ------------------------------------------------------------------------------------------------------
@@ -138,9 +149,8 @@ class Steps:
     async def _take(self, request: StepInput, fence: Fence) -> StepOutcome:
         adapter = await self._adapter(fence.lane)
         attempt = await self._load(request, fence, adapter)
-        fields = attempt.turn.fields
-        if (done := fields.get(f"s{request.n}")) is not None:
-            return StepOutcome("next", _version(attempt, done))
+        if f"s{request.n}" in attempt.turn.fields:
+            return StepOutcome("next", attempt.turn.head.version)
         publisher = StepPublisher(
             lambda events: self._store.publish(attempt.fence, events),
             turn_id=request.t,
@@ -149,7 +159,12 @@ class Steps:
         )
         try:
             async with publisher, self._agents.running(fence.lane.agent):
-                result = await adapter.step(self._work(request, attempt, publisher))
+                if attempt.turn.fields["in"].startswith(IMPORT_MARK):
+                    result = self._imported(attempt)
+                else:
+                    result = await adapter.step(self._work(request, attempt, publisher))
+                    for edit in result.edits:
+                        publisher.emit(EventKind.HISTORY_REWRITTEN, asdict(edit))
                 await publisher.flush()
             if result.done:
                 return await self._commit(request, attempt, result)
@@ -192,28 +207,34 @@ class Steps:
                 "under a new id"
             )
         committed = self._decoded(fence.lane, adapter, held, turn)
-        messages, size = list(committed.messages), committed.size_bytes
+        messages, entries, size = list(committed.messages), list(committed.entries), committed.size_bytes
         if turn.stage_checkpoint.epoch != head.checkpoint.epoch:
-            messages, size = [], 0
+            messages, entries, size = [], [], 0
         messages.extend(adapter.decode(entry.payload) for entry in turn.staged)
+        entries.extend(EntryMetadata.from_stored(entry.metadata) for entry in turn.staged)
+        tally, state = _latest(turn.fields, step)
         return _Attempt(
             fence=replace(fence, version=head.version),
             turn=turn,
             adapter=adapter,
             history=messages,
+            entries=entries,
             size_bytes=size + _size(turn.staged),
             checkpoint=turn.stage_checkpoint,
             failed=_failed_attempts(turn.fields),
+            state=state,
+            tally=tally,
         )
 
     def _decoded(self, lane: LaneKey, adapter: Adapter[Any], held: HeldHistory, turn: LoadedTurn) -> HeldHistory:
-        before = held.messages if turn.first else ()
+        before, known = (held.messages, held.entries) if turn.first else ((), ())
         size = held.size_bytes if turn.first else 0
         if turn.first and not turn.entries:
             return held
         history = HeldHistory(
             turn.head.checkpoint,
             (*before, *(adapter.decode(entry.payload) for entry in turn.entries)),
+            (*known, *(EntryMetadata.from_stored(entry.metadata) for entry in turn.entries)),
             size + _size(turn.entries),
         )
         self._cache.put(lane.lane_id, history)
@@ -222,15 +243,17 @@ class Steps:
     def _work(self, request: StepInput, attempt: _Attempt, publisher: StepPublisher) -> StepWork[Any]:
         fields, step, fence = attempt.turn.fields, request.n, attempt.fence
 
-        async def stage(messages: Sequence[Any], state: bytes) -> None:
-            entries = self._entries(attempt, messages)
-            held, tip = await self._store.stage(fence, f"m{step}", state, entries=entries, after=attempt.checkpoint)
+        async def stage(result: StepResult[Any]) -> None:
+            after, entries = self._tail(attempt, result)
+            tally = _tally(attempt, result)
+            held, tip = await self._store.stage(
+                fence, f"m{step}", _staged(tally, result.state), entries=entries, after=after
+            )
             if held is not None:
                 raise StaleTurn(f"step {step} of turn {fence.turn_id!r} was staged by another attempt")
             assert tip is not None
-            attempt.checkpoint = tip
-            attempt.history.extend(messages)
-            attempt.size_bytes += _size(entries)
+            attempt.checkpoint, attempt.tally = tip, tally
+            self._advance(attempt, result, entries)
 
         async def write(key: str, result: bytes) -> bytes | None:
             held, _ = await self._store.stage(fence, f"j{step}:{key}", result)
@@ -245,48 +268,84 @@ class Steps:
             attempt=fence.attempt,
             prompt=fields["in"],
             history=tuple(attempt.history),
+            entries=tuple(attempt.entries),
             base_length=attempt.base.length,
-            state=_latest_state(fields, step),
+            checkpoint=attempt.checkpoint,
+            extras=attempt.turn.head.extras,
+            lane_id=fence.lane.lane_id,
+            state=attempt.state,
             journal=journal,
             stage=stage,
             emit=publisher.emit,
         )
 
-    def _entries(self, attempt: _Attempt, messages: Sequence[Any]) -> list[StoredEntry]:
-        return [StoredEntry(attempt.adapter.encode(message), {}) for message in messages]
-
     def _tail(self, attempt: _Attempt, result: StepResult[Any]) -> tuple[CheckpointRef, list[StoredEntry]]:
         """Where the result's entries go: after what is staged, or into a cache epoch of their own."""
+        adapter, turn_id = attempt.adapter, attempt.fence.turn_id
         if result.rewritten is None:
-            return attempt.checkpoint, self._entries(attempt, result.appended)
-        return CheckpointRef(attempt.checkpoint.epoch + 1, 0, ""), self._entries(attempt, result.rewritten)
+            after, messages = attempt.checkpoint, result.appended
+        else:
+            after, messages = CheckpointRef(attempt.checkpoint.epoch + 1, 0, ""), result.rewritten
+        known = result.entries
+        if known is None:
+            known = [adapter.describe(message, turn_id) for message in messages]
+        encoded = map(adapter.encode, messages)
+        return after, [StoredEntry(blob, entry.to_stored()) for blob, entry in zip(encoded, known, strict=True)]
+
+    def _advance(self, attempt: _Attempt, result: StepResult[Any], entries: Sequence[StoredEntry]) -> None:
+        """Let the attempt hold what the result's entries lead to."""
+        if result.rewritten is not None:
+            attempt.history, attempt.entries, attempt.size_bytes = [], [], 0
+        attempt.history.extend(result.appended if result.rewritten is None else result.rewritten)
+        attempt.entries.extend(EntryMetadata.from_stored(entry.metadata) for entry in entries)
+        attempt.size_bytes += _size(entries)
+
+    def _imported(self, attempt: _Attempt) -> StepResult[Any]:
+        if attempt.base.length:
+            raise HistoryError(
+                f"the lane has a history of {attempt.base.length} messages: only a lane without one takes an import. "
+                "Import into a new conversation"
+            )
+        blob = attempt.turn.fields["in"]
+        messages, entries = attempt.adapter.decode_import(blob, attempt.fence.turn_id)
+        return StepResult(
+            appended=messages,
+            entries=entries,
+            extras={"live": len(messages)},
+            state=b"",
+            usage=TurnUsage(),
+            done=True,
+            output="null",
+        )
 
     async def _stage(self, request: StepInput, attempt: _Attempt, result: StepResult[Any]) -> StepOutcome:
         after, entries = self._tail(attempt, result)
-        usage = json.dumps(vars(result.usage)).encode()
-        value = b"%d|%d|%s|%s" % (attempt.turn.head.version, len(usage), usage, result.state)
+        value = _staged(_tally(attempt, result), result.state)
         await self._store.stage(attempt.fence, f"s{request.n}", value, entries=entries, after=after)
         return StepOutcome("next", attempt.turn.head.version)
 
     async def _commit(self, request: StepInput, attempt: _Attempt, result: StepResult[Any]) -> StepOutcome:
         after, entries = self._tail(attempt, result)
-        lane_id = attempt.fence.lane.lane_id
-        record = self._record(request, attempt, usage=result.usage)
-        record = replace(record, outcome="committed", output=result.output, output_in_history=result.output_in_history)
+        blob = attempt.turn.fields["in"]
+        record = replace(
+            self._record(request, attempt, tally=_tally(attempt, result)),
+            outcome="committed",
+            output=result.output,
+            output_in_history=result.output_in_history,
+            repairs=tuple(attempt.adapter.repairs_of(blob)) if blob.startswith(IMPORT_MARK) else (),
+        )
         record = await self._store.commit(
             attempt.fence,
             base=attempt.base,
             after=after,
             entries=entries,
-            extras=attempt.turn.head.extras,
+            extras=attempt.turn.head.extras if result.extras is None else result.extras,
             record=record,
         )
         assert record.checkpoint is not None
-        if result.rewritten is None:
-            size, messages = attempt.size_bytes, (*attempt.history, *result.appended)
-        else:
-            size, messages = 0, tuple(result.rewritten)
-        self._cache.put(lane_id, HeldHistory(record.checkpoint, messages, size + _size(entries)))
+        self._advance(attempt, result, entries)
+        held = HeldHistory(record.checkpoint, tuple(attempt.history), tuple(attempt.entries), attempt.size_bytes)
+        self._cache.put(attempt.fence.lane.lane_id, held)
         return StepOutcome("committed", attempt.turn.head.version + 1)
 
     # Failures ---------------------------------------------------------------------------------------------------------
@@ -315,7 +374,7 @@ class Steps:
         attempt: _Attempt | None = None,
     ) -> StepOutcome:
         kind, message = cause_of(error)
-        record = self._record(request, attempt, usage=_usage_so_far(attempt, request.n))
+        record = self._record(request, attempt, tally=TurnTally() if attempt is None else attempt.tally)
         record = replace(record, error_type=kind, error_message=message[:_MAX_ERROR_CHARS], attempts=tuple(attempts))
         try:
             record = await self._store.abort(fence, record)
@@ -323,7 +382,7 @@ class Steps:
             raise ApplicationError(str(refused), type=refused.code) from refused
         return StepOutcome(record.outcome, request.v or 0)
 
-    def _record(self, request: StepInput, attempt: _Attempt | None, *, usage: TurnUsage) -> TurnRecord:
+    def _record(self, request: StepInput, attempt: _Attempt | None, *, tally: TurnTally) -> TurnRecord:
         began = None if attempt is None else attempt.turn.fields.get("b")
         return TurnRecord(
             turn_id=request.t,
@@ -332,7 +391,7 @@ class Steps:
             started_at=time.time() if began is None else int(began) / 1000,
             ended_at=time.time(),
             steps=request.n + 1,
-            usage=usage,
+            tally=tally,
             attempts=() if attempt is None else tuple(attempt.failed),
         )
 
@@ -364,28 +423,24 @@ def _size(entries: Sequence[StoredEntry]) -> int:
     return sum(len(entry.payload) for entry in entries)
 
 
-def _latest_state(fields: Mapping[str, bytes], step: int) -> bytes | None:
-    if (middle := fields.get(f"m{step}")) is not None:
-        return middle
-    if step == 0:
-        return None
-    return _split(fields[f"s{step - 1}"])[2]
+def _staged(tally: TurnTally, state: bytes) -> bytes:
+    head = tally.to_json()
+    return b"%d|%s%s" % (len(head), head, state)
 
 
-def _split(value: bytes) -> tuple[int, TurnUsage, bytes]:
-    version, size, rest = value.split(b"|", 2)
-    usage = json.loads(rest[: int(size)])
-    return int(version), TurnUsage(**usage), rest[int(size) + 1 :]
+def _latest(fields: Mapping[str, bytes], step: int) -> tuple[TurnTally, bytes | None]:
+    """The tally and the adapter's state that were staged last before what step `step` is to do."""
+    value = fields.get(f"m{step}")
+    if value is None:
+        if step == 0:
+            return TurnTally(), None
+        value = fields[f"s{step - 1}"]
+    length, _, rest = value.partition(b"|")
+    return TurnTally.from_json(rest[: int(length)]), rest[int(length) :]
 
 
-def _version(attempt: _Attempt, done: bytes) -> int:
-    return _split(done)[0]
-
-
-def _usage_so_far(attempt: _Attempt | None, step: int) -> TurnUsage:
-    if attempt is None or step == 0:
-        return TurnUsage()
-    return _split(attempt.turn.fields[f"s{step - 1}"])[1]
+def _tally(attempt: _Attempt, result: StepResult[Any]) -> TurnTally:
+    return attempt.tally.add(usage=result.usage, edits=result.edits, noops=result.noops, skips=result.skips)
 
 
 def _failed_attempts(fields: Mapping[str, bytes]) -> list[StepAttempt]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from laneway.history.checkpoints import EMPTY, CheckpointRef
+from laneway.history.origins import EntryMetadata
 
 __all__ = ["HeldHistory", "HistoryCache"]
 
@@ -18,11 +19,13 @@ class HeldHistory:
     Attributes:
         checkpoint: the checkpoint that it is.
         messages: its native messages.
+        entries: what is known of each beside its content.
         size_bytes: what its entries take as they are stored.
     """
 
     checkpoint: CheckpointRef = EMPTY
     messages: Sequence[object] = ()
+    entries: Sequence[EntryMetadata] = ()
     size_bytes: int = 0
 
 

@@ -244,7 +244,8 @@ def _accepted(
         groups_after=len(find_groups(dialect, after)),
         entries_before=len(request.messages),
         entries_after=len(messages),
-        tokens_before=request.estimated_tokens,
+        # By the same measure as after it, which no provider has counted.
+        tokens_before=estimate_history(dialect, request.messages, request.entries),
         tokens_after=estimate_history(dialect, messages, entries),
         epoch_before=request.cache_epoch,
         epoch_after=request.cache_epoch + 1,

@@ -6,9 +6,9 @@ worked out from what a message says: text is the one thing that a user, a tool o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass
+from typing import Any, Literal, Self, cast
 
 __all__ = ["EntryMetadata", "HistoryOrigin", "OriginKind"]
 
@@ -63,10 +63,54 @@ class EntryMetadata:
         """The run of the newest thing in the message, or None where no run was recorded."""
         return next((origin.run_id for origin in reversed(self.origins) if origin.run_id is not None), None)
 
+    def to_stored(self) -> Mapping[str, object]:
+        """The form in which it is kept with the entry: JSON, with nothing that is said twice."""
+        stored: dict[str, object] = {}
+        if self.estimated_tokens is not None:
+            stored["k"] = self.estimated_tokens
+        runs = {origin.run_id for origin in self.origins}
+        common = runs.pop() if len(runs) == 1 else None
+        if common is not None:
+            stored["r"] = common
+        if self.origins:
+            stored["o"] = [_trimmed(origin, common) for origin in self.origins]
+        return stored
+
+    @classmethod
+    def from_stored(cls, stored: Mapping[str, object]) -> Self:
+        """Read what `to_stored` gives."""
+        run = cast("str | None", stored.get("r"))
+        origins: list[HistoryOrigin] = []
+        for letter, *rest in cast("list[list[Any]]", stored.get("o", [])):
+            fields = [*rest, None, None, None, None][:4]
+            origins.append(HistoryOrigin(_KINDS[letter], fields[0] or run, *fields[1:]))
+        return cls(tuple(origins), cast("int | None", stored.get("k")))
+
     @property
     def is_archive(self) -> bool:
         """Whether exact archival wrote this message: a checkpoint, which no edit may touch."""
         return any(origin.kind == "archive" for origin in self.origins)
+
+
+_LETTERS: Mapping[OriginKind, str] = {
+    "system": "s",
+    "user": "u",
+    "tool": "t",
+    "model": "m",
+    "framework": "f",
+    "processor": "p",
+    "archive": "a",
+    "unknown": "x",
+}
+_KINDS: Mapping[str, OriginKind] = {letter: kind for kind, letter in _LETTERS.items()}
+
+
+def _trimmed(origin: HistoryOrigin, common_run: str | None) -> list[str | None]:
+    kind, run, *rest = astuple(origin)
+    fields = [_LETTERS[kind], None if run == common_run else run, *rest]
+    while fields[-1] is None:
+        fields.pop()
+    return fields
 
 
 def joined(parts: Iterable[EntryMetadata]) -> EntryMetadata:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from laneway.history.checkpoints import CheckpointRef
+from laneway.history.editing import EditReceipt
+from laneway.history.repair import ImportRepair
 
-__all__ = ["EventKind", "LaneEvent", "Outcome", "StepAttempt", "TurnRecord", "TurnUsage"]
+__all__ = ["EventKind", "LaneEvent", "Outcome", "StepAttempt", "TurnRecord", "TurnTally", "TurnUsage"]
 
 Outcome = Literal["committed", "failed", "cancelled"]
 """How a turn ended; there is no fourth way."""
@@ -39,6 +41,47 @@ class StepAttempt:
 
 
 @dataclass(frozen=True)
+class TurnTally:
+    """What a turn has used and edited so far; kept between its steps.
+
+    Attributes:
+        usage: what it has used.
+        edits: the edits of its history that were accepted, in order.
+        noops: how often a history processor changed nothing.
+        skips: how often its condition answered False.
+    """
+
+    usage: TurnUsage = TurnUsage()
+    edits: tuple[EditReceipt, ...] = ()
+    noops: int = 0
+    skips: int = 0
+
+    def add(self, *, usage: TurnUsage, edits: Sequence[EditReceipt], noops: int, skips: int) -> TurnTally:
+        """The tally after more of the turn; `usage` is of the whole turn, the others are new."""
+        return replace(
+            self, usage=usage, edits=(*self.edits, *edits), noops=self.noops + noops, skips=self.skips + skips
+        )
+
+    def to_json(self) -> bytes:
+        """The stored form."""
+        edits = [astuple(edit) for edit in self.edits]
+        return json.dumps([astuple(self.usage), edits, self.noops, self.skips], separators=(",", ":")).encode()
+
+    @classmethod
+    def from_json(cls, blob: bytes) -> Self:
+        """Read what `to_json` gives."""
+        usage, edits, noops, skips = json.loads(blob)
+        return cls(TurnUsage(*usage), tuple(map(_receipt, edits)), noops, skips)
+
+
+def _receipt(values: list[Any]) -> EditReceipt:
+    return EditReceipt(**dict(zip(_RECEIPT_FIELDS, [*values[:-1], tuple(values[-1])], strict=True)))
+
+
+_RECEIPT_FIELDS = tuple(one.name for one in fields(EditReceipt))
+
+
+@dataclass(frozen=True)
 class TurnRecord:
     """How a turn ended. Written once, together with the commit or the abort.
 
@@ -50,13 +93,14 @@ class TurnRecord:
         started_at: when its first step began, in seconds since 1970 (UTC); None where none did.
         ended_at: when it ended.
         steps: how many steps it took.
-        usage: what it used.
+        tally: what it used and edited.
         checkpoint: the lane's head after it.
         output: the output as JSON; None where `output_in_history` or where there is none.
         output_in_history: the output is the text of the turn's last entry, not stored twice.
         error_type: for a failed turn, the class name of the cause.
         error_message: for a failed turn, the cause's message.
         attempts: the attempts that failed on the way.
+        repairs: for an import, what was repaired.
     """
 
     turn_id: str
@@ -66,13 +110,19 @@ class TurnRecord:
     ended_at: float
     number: int = 0
     steps: int = 0
-    usage: TurnUsage = TurnUsage()
+    tally: TurnTally = TurnTally()
     checkpoint: CheckpointRef | None = None
     output: str | None = None
     output_in_history: bool = False
     error_type: str | None = None
     error_message: str | None = None
     attempts: tuple[StepAttempt, ...] = ()
+    repairs: tuple[ImportRepair, ...] = ()
+
+    @property
+    def usage(self) -> TurnUsage:
+        """What it used."""
+        return self.tally.usage
 
     def to_json(self) -> bytes:
         """The stored form but for the number, which the store puts before it. Default values are left out."""
@@ -95,6 +145,11 @@ class TurnRecord:
             data["r"] = self.output
         if self.error_type is not None:
             data["e"] = [self.error_type, self.error_message]
+        if self.tally.edits or self.tally.noops or self.tally.skips:
+            edits = [astuple(edit) for edit in self.tally.edits]
+            data["d"] = [edits, self.tally.noops, self.tally.skips]
+        if self.repairs:
+            data["i"] = [astuple(repair) for repair in self.repairs]
         if self.attempts:
             data["a"] = [[a.step, a.attempt, a.error_type, a.error_message] for a in self.attempts]
         return json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode()
@@ -106,6 +161,7 @@ class TurnRecord:
         data = json.loads(body)
         started, ended = data["t"]
         error_type, error_message = data.get("e", (None, None))
+        edits, noops, skips = data.get("d", ((), 0, 0))
         return cls(
             turn_id=turn_id,
             outcome=_OUTCOMES[data["o"]],
@@ -114,13 +170,14 @@ class TurnRecord:
             started_at=None if started is None else started / 1000,
             ended_at=ended / 1000,
             steps=data["s"],
-            usage=TurnUsage(*data.get("u", ())),
+            tally=TurnTally(TurnUsage(*data.get("u", ())), tuple(map(_receipt, edits)), noops, skips),
             checkpoint=CheckpointRef.parse(data["c"]) if "c" in data else None,
             output=data.get("r"),
             output_in_history=bool(data.get("h")),
             error_type=error_type,
             error_message=error_message,
             attempts=tuple(StepAttempt(*attempt) for attempt in data.get("a", ())),
+            repairs=tuple(ImportRepair(*repair) for repair in data.get("i", ())),
         )
 
 
@@ -141,6 +198,7 @@ class EventKind(StrEnum):
     TOOL_CALLED = "tool.called"
     TOOL_FINISHED = "tool.finished"
     STEP_RETRIED = "step.retried"
+    HISTORY_REWRITTEN = "history.rewritten"
     TURN_COMMITTED = "turn.committed"
     TURN_FAILED = "turn.failed"
     TURN_CANCELLED = "turn.cancelled"
@@ -162,8 +220,8 @@ class LaneEvent:
         turn_id: in which turn.
         step: in which step of it, from 0.
         attempt: in which attempt at the step, from 1. After `step.retried`, drop what earlier attempts showed.
-        data: kind by kind: `text` of a delta; `tool`, `call_id` and `arguments` or `outcome` of a tool call; `error` of
-            a retry or a failure.
+        data: kind by kind: `text` of a delta; `tool`, `call_id` and `arguments` or `outcome` of a tool call; the
+            figures of the receipt of a rewrite; `error` of a failure.
         event_id: its place on the stream; empty until it is stored.
     """
 

@@ -15,9 +15,18 @@ if TYPE_CHECKING:
     from laneway.activities.pydantic_adapter import PydanticAdapter
     from laneway.app import Laneway
     from laneway.client import Conversation, LaneStatus, LanewayClient
-    from laneway.errors import LanewayError
+    from laneway.errors import HistoryProcessingError, HistoryProcessingValidationError, LanewayError
     from laneway.history.checkpoints import CheckpointRef
+    from laneway.history.context import (
+        HistoryProcessor,
+        HistoryProcessorCondition,
+        HistoryProcessorContext,
+        HistoryProcessorState,
+    )
+    from laneway.history.groups import HistoryGroup
+    from laneway.history.origins import HistoryOrigin
     from laneway.history.records import EventKind, LaneEvent, TurnRecord, TurnUsage
+    from laneway.history.scopes import HistoryProcessingSettings
     from laneway.local import LocalStack
     from laneway.settings import Settings
     from laneway.turns import Turn, TurnResult
@@ -26,6 +35,15 @@ _HOMES = {
     "CheckpointRef": "laneway.history.checkpoints",
     "Conversation": "laneway.client",
     "EventKind": "laneway.history.records",
+    "HistoryGroup": "laneway.history.groups",
+    "HistoryOrigin": "laneway.history.origins",
+    "HistoryProcessingError": "laneway.errors",
+    "HistoryProcessingSettings": "laneway.history.scopes",
+    "HistoryProcessingValidationError": "laneway.errors",
+    "HistoryProcessor": "laneway.history.context",
+    "HistoryProcessorCondition": "laneway.history.context",
+    "HistoryProcessorContext": "laneway.history.context",
+    "HistoryProcessorState": "laneway.history.context",
     "LaneEvent": "laneway.history.records",
     "LaneStatus": "laneway.client",
     "Laneway": "laneway.app",
@@ -45,6 +63,15 @@ __all__ = [
     "CheckpointRef",
     "Conversation",
     "EventKind",
+    "HistoryGroup",
+    "HistoryOrigin",
+    "HistoryProcessingError",
+    "HistoryProcessingSettings",
+    "HistoryProcessingValidationError",
+    "HistoryProcessor",
+    "HistoryProcessorCondition",
+    "HistoryProcessorContext",
+    "HistoryProcessorState",
     "LaneEvent",
     "LaneStatus",
     "Laneway",

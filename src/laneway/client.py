@@ -22,6 +22,7 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from laneway.activities.adapter import IMPORT_MARK
 from laneway.activities.agents import Agents
 from laneway.activities.wire import (
     CANCEL_TURN,
@@ -38,6 +39,7 @@ from laneway.activities.wire import (
 )
 from laneway.connect import connect_redis, connect_temporal
 from laneway.errors import InvalidInput, LaneBusy, ServiceUnavailable, TurnConflict
+from laneway.history.callbacks import refuse_reentry
 from laneway.history.checkpoints import CheckpointRef
 from laneway.history.lanes import LaneKey, check_name
 from laneway.history.records import TurnRecord
@@ -49,6 +51,8 @@ from laneway.watch import LaneWatch
 __all__ = ["Conversation", "LaneStatus", "LanewayClient"]
 
 _ACCEPT_TIMEOUT = timedelta(seconds=30)
+# A Redis string holds no more than 512 MB.
+_MAX_IMPORT_BYTES = 256 * 1024 * 1024
 _QUERY_TIMEOUT = timedelta(seconds=5)
 # How Temporal answers while a lane completes or continues as new, or while it has too much to do.
 _PASSING = frozenset({RPCStatusCode.NOT_FOUND, RPCStatusCode.ABORTED, RPCStatusCode.RESOURCE_EXHAUSTED})
@@ -210,11 +214,13 @@ class LanewayClient:
     ) -> Turn:
         """Have a lane accept a turn; calls on one lane are accepted in the order in which they were made."""
         turn_id = uuid4().hex if turn_id is None else check_name(turn_id, what="the turn id")
-        limit = self.settings.max_prompt_bytes
+        limit, what = self.settings.max_prompt_bytes, "prompt"
+        if prompt.startswith(IMPORT_MARK):
+            limit, what = _MAX_IMPORT_BYTES, "history"
         if len(prompt) > limit:
             raise InvalidInput(
-                f"the prompt has {len(prompt)} bytes, and at most {limit} are allowed: shorten it, or raise "
-                "LANEWAY_MAX_PROMPT_BYTES"
+                f"the {what} has {len(prompt)} bytes, and at most {limit} are allowed: shorten it"
+                + (", or raise LANEWAY_MAX_PROMPT_BYTES" if what == "prompt" else "")
             )
         if timeout is not None and timeout <= timedelta(0):
             raise InvalidInput(f"the timeout is {timeout}: give a positive one, or none")
@@ -356,7 +362,9 @@ class Conversation:
             UnknownAgent, LaneBusy, TurnConflict, ServiceUnavailable: see there.
         """
         lane = self.lane(agent)
-        blob = self._client.agents[agent].encode_prompt(prompt)
+        adapter = self._client.agents[agent]
+        refuse_reentry(adapter)
+        blob = adapter.encode_prompt(prompt)
         if isinstance(timeout, int | float):
             timeout = timedelta(seconds=timeout)
         return await self._client.submit(
@@ -368,6 +376,36 @@ class Conversation:
     ) -> TurnResult[Any]:
         """Submit a turn and wait for its result. See `submit` and `Turn.result`."""
         return await (await self.submit(agent, prompt, turn_id=turn_id, timeout=timeout)).result()
+
+    async def import_messages(
+        self, agent: str, messages: Sequence[Any], *, repair: bool = False, turn_id: str | None = None
+    ) -> TurnRecord:
+        """Open the conversation's lane with a history that was made elsewhere.
+
+        The history is checked whole before anything is written. It is committed as a turn of its own, so it keeps its
+        place among others, and the same `turn_id` imports it once.
+
+        Args:
+            agent: whose lane.
+            messages: native messages, oldest first.
+            repair: close unanswered calls, remove results without a call and rename reused call ids, rather than refuse
+                them; the record says what was done.
+            turn_id: see `submit`.
+
+        Returns:
+            the import's record: its checkpoint, and its repairs.
+
+        Raises:
+            HistoryProcessingValidationError: the history may not be sent as it is; it has the rule and the index.
+            TurnFailed: the lane has a history already.
+            UnknownAgent, TurnConflict, LaneBusy, ServiceUnavailable: see there.
+        """
+        lane = self.lane(agent)
+        blob = self._client.agents[agent].encode_import(messages, repair=repair)
+        turn = await self._client.submit(
+            lane, blob, turn_id=turn_id, timeout=None, when_busy="enqueue", cancel_waiting=False
+        )
+        return await turn.committed()
 
     def turn(self, agent: str, turn_id: str) -> Turn:
         """A turn that was submitted before."""

@@ -71,8 +71,8 @@ class Turn:
                 await watcher.wait()
         return record
 
-    async def result(self) -> TurnResult[Any]:
-        """Wait for the turn's commit.
+    async def committed(self) -> TurnRecord:
+        """Wait for the turn's commit, and give its record.
 
         Raises:
             TurnFailed: it failed; the error has the cause's type and message. TurnTimedOut where its timeout passed.
@@ -89,6 +89,11 @@ class Turn:
                 error_type=record.error_type or "unknown",
                 error_message=record.error_message or "",
             )
+        return record
+
+    async def result(self) -> TurnResult[Any]:
+        """Wait for the turn's commit, and give its output. Raises as `committed` does."""
+        record = await self.committed()
         assert record.checkpoint is not None
         return TurnResult(
             output=await self._output(record),

@@ -31,7 +31,9 @@ async def test_continue_as_new_with_a_full_queue_and_cancellations_loses_nothing
     records = await client.turns(conversation.lane("agent"))
     assert sorted(record.turn_id for record in records) == sorted(f"t{n}" for n in range(80))
     assert (await conversation.status("agent")).version == len(committed)
-    runs = [run async for run in client.temporal.list_workflows(f"WorkflowId = '{conversation.lane('agent').workflow_id}'")]
+    runs = [
+        run async for run in client.temporal.list_workflows(f"WorkflowId = '{conversation.lane('agent').workflow_id}'")
+    ]
     assert len(runs) >= 10 or len(runs) == 0  # visibility may lag; the histories above are the proof
 
 

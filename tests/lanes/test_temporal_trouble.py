@@ -65,6 +65,10 @@ async def test_workers_of_two_versions_share_the_lanes_of_both(bench: Bench, con
     for n in range(6):
         assert (await old_client.conversation(conversation_id).ask("agent", f"old {n}")).output == f"re: old {n}"
         assert (await new_client.conversation(conversation_id).ask("agent", f"new {n}")).output == f"re: new {n}"
-    assert prompts_of(await old_client.conversation(conversation_id).messages("agent")) == [f"old {n}" for n in range(6)]
-    assert prompts_of(await new_client.conversation(conversation_id).messages("agent")) == [f"new {n}" for n in range(6)]
+    assert prompts_of(await old_client.conversation(conversation_id).messages("agent")) == [
+        f"old {n}" for n in range(6)
+    ]
+    assert prompts_of(await new_client.conversation(conversation_id).messages("agent")) == [
+        f"new {n}" for n in range(6)
+    ]
     assert len(await new_client.lanes(conversation_id)) == 2

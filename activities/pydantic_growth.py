@@ -1,0 +1,109 @@
+"""How a history grows in one step of a Pydantic AI run: by what follows it, or by being written anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.run import AgentRun
+from pydantic_ai.usage import RunUsage
+
+from laneway.activities.adapter import StepResult, StepWork
+from laneway.activities.pydantic_editing import Continuity, describe
+from laneway.activities.pydantic_run import capture, common_prefix, is_end
+from laneway.history.editing import EditOutcome
+from laneway.history.origins import EntryMetadata
+from laneway.history.records import TurnUsage
+
+__all__ = ["Growth", "text_of"]
+
+
+@dataclass
+class Growth:
+    """How a history grows in a step: by what follows it, or by being written anew.
+
+    Attributes:
+        work: the step.
+        stored: the history that the step began from, as the framework reads it.
+        base: how many of its messages are those of earlier turns.
+        continuity: what of the provider's own state may be used.
+        edited: what history processing did, until that is staged.
+    """
+
+    work: StepWork[ModelMessage]
+    stored: Sequence[ModelMessage]
+    base: int
+    continuity: Continuity
+    edited: EditOutcome[ModelMessage] | None = None
+
+    def known(self, messages: Sequence[ModelMessage]) -> list[EntryMetadata]:
+        """What is known of each of the messages beside its content."""
+        pairs = [*zip(self.work.history, self.work.entries, strict=True)]
+        if self.edited is not None and self.edited.verdict == "accepted":
+            pairs.extend(zip(self.edited.messages, self.edited.entries, strict=True))
+        entries = {id(message): entry for message, entry in pairs}
+        return [entries.get(id(one)) or describe(one, self.work.turn_id) for one in messages]
+
+    def begin(self, messages: Sequence[ModelMessage]) -> None:
+        """The messages, and a request, are about to be sent."""
+        if not self._is_kept(messages):
+            self.continuity.live = len(messages) + 1
+            self.continuity.cache_identity = f"{self.work.lane_id}:{self.work.checkpoint.epoch + 1}"
+
+    def _is_kept(self, messages: Sequence[ModelMessage]) -> bool:
+        """Whether the history only grew. An accepted edit writes it anew, wherever it changed it."""
+        if self.edited is not None and self.edited.verdict == "accepted":
+            return False
+        return common_prefix(self.stored, messages) == len(self.stored)
+
+    def is_staged(self, result: StepResult[ModelMessage], run: AgentRun[Any, Any]) -> None:
+        """What the step has come to so far is staged: only what follows is its result."""
+        if result.rewritten is not None:
+            self.base = 0
+        self.stored = tuple(run.ctx.state.message_history)
+        self.edited = None
+
+    def result(
+        self, run: AgentRun[Any, Any], node: Any, *, usage_before: RunUsage | None = None
+    ) -> StepResult[ModelMessage]:
+        """What the run has come to, before `node`."""
+        messages = run.ctx.state.message_history
+        unchanged = self._is_kept(messages)
+        grown = messages[len(self.stored) :] if unchanged else list(messages)
+        edited, live = self.edited, self.continuity.live
+        state = b""
+        if not is_end(node):
+            stored = capture(run, node, base=self.base if unchanged else 0, usage_before=usage_before)
+            stored.live = live
+            state = stored.to_json()
+        return StepResult(
+            appended=grown if unchanged else (),
+            rewritten=None if unchanged else grown,
+            entries=None if unchanged else self.known(grown),
+            state=state,
+            usage=_usage(run.usage),
+            extras={**self.work.extras, "live": live} if live else None,
+            edits=() if edited is None or edited.receipt is None else (edited.receipt,),
+            noops=int(edited is not None and edited.verdict == "no-op"),
+            skips=int(edited is not None and edited.verdict == "skipped"),
+        )
+
+
+def text_of(message: ModelMessage) -> str:
+    """The text of a response; empty for a request."""
+    if not isinstance(message, ModelResponse):
+        return ""
+    return "".join(part.content for part in message.parts if isinstance(part, TextPart))
+
+
+def _usage(usage: RunUsage) -> TurnUsage:
+    return TurnUsage(
+        requests=usage.requests,
+        tool_calls=usage.tool_calls,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+    )
