@@ -31,7 +31,7 @@ from tests.chaos.ledger import Ledger
 from tests.chaos.script import Failed, Message, Part, Plan, ask, digest, respond
 from tests.chaos.watched import attempt_fields, current_attempt
 
-__all__ = ["AGENTS", "Hold", "Scripted"]
+__all__ = ["AGENTS", "Hold", "Place", "Scripted", "seen"]
 
 AGENTS = ("plain", "careful")
 """`careful` has an output validator, and a system prompt that changes every few seconds and so rewrites histories."""
@@ -39,6 +39,9 @@ AGENTS = ("plain", "careful")
 _USAGE = RequestUsage(input_tokens=1, output_tokens=1)
 _MOOD_SECONDS = 9
 _RETRIES = RetryPolicy(first_delay=timedelta(milliseconds=200))
+
+
+Place = Literal["model", "stage", "tool", "tool_fails"]
 
 
 @dataclass
@@ -50,7 +53,7 @@ class Hold:
         gate: it goes on once this file is there.
     """
 
-    where: Literal["model", "stage", "tool", "tool_fails"]
+    where: Place
     gate: Path
     used: bool = False
 
@@ -136,7 +139,7 @@ class Scripted:
         return _native(parts)
 
     def _agent(self, name: str) -> Agent[None, str]:
-        agent = Agent(FunctionModel(self._model, model_name="chaos"), name=name)
+        agent: Agent[None, str] = Agent(FunctionModel(self._model, model_name="chaos"), deps_type=type(None), name=name)
 
         def begin(tool: str, ctx: RunContext[None], call: str) -> Plan:
             plan = Plan.from_prompt(str(ctx.prompt))

@@ -105,12 +105,16 @@ class Caller:
 
     async def _turn(self, conversation: str, agent: str, wish: Wish) -> None:
         accepted = asyncio.Event()
-        calls = [self._call("first", conversation, agent, wish, wish.plan, accepted)]
+
+        def call(which: str, plan: Plan) -> Callable[[], Awaitable[None]]:
+            return lambda: self._call(which, conversation, agent, wish, plan, accepted)
+
+        calls = [_after(0.0, call("first", wish.plan))]
         if wish.again is not None:
-            calls.append(self._later(wish.again, "second", conversation, agent, wish, wish.plan, accepted))
+            calls.append(_after(wish.again, call("second", wish.plan)))
         if wish.contradict is not None:
             other = Plan(wish.plan.id, other=True)
-            calls.append(self._when(accepted, wish.contradict, "second", conversation, agent, wish, other, accepted))
+            calls.append(_after(wish.contradict, call("second", other), accepted))
         calls.extend(
             self._cancel(after, conversation, agent, wish, accepted, index) for index, after in enumerate(wish.cancel)
         )
@@ -123,14 +127,6 @@ class Caller:
         finally:
             for task in tasks:
                 task.cancel()
-
-    async def _later(self, seconds: float, *arguments: object) -> None:
-        await asyncio.sleep(seconds)
-        await self._call(*arguments)  # type: ignore[arg-type]
-
-    async def _when(self, event: asyncio.Event, seconds: float, *arguments: object) -> None:
-        await event.wait()
-        await self._later(seconds, *arguments)
 
     async def _call(
         self, which: str, conversation: str, agent: str, wish: Wish, plan: Plan, accepted: asyncio.Event
@@ -237,6 +233,14 @@ class Caller:
             # Of no documented kind: it would have reached the application.
             self._ledger.write("surprise", error=f"{type(error).__name__}: {error}", **call)
         return None
+
+
+async def _after(seconds: float, what: Callable[[], Awaitable[None]], event: asyncio.Event | None = None) -> None:
+    if event is not None:
+        await event.wait()
+    if seconds:
+        await asyncio.sleep(seconds)
+    await what()
 
 
 _UNAVAILABLE = object()

@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.chaos.evidence import Evidence, Violation
 from tests.chaos.judge_histories import prompts_of
+from tests.chaos.judge_turns import NEVER
 from tests.chaos.script import digest, play
 
 __all__ = ["judge_calls"]
@@ -39,13 +40,13 @@ def judge_calls(evidence: Evidence) -> Iterator[Violation]:
     for process, lines in evidence.workers.items():
         begun = {line["load"]: line["begun"] for line in lines if line["k"] == "load"}
         for line in lines:
+            loaded = begun.get(line.get("load", 0), 0)
             if line["k"] in ("model", "tool"):
                 yield from _placed(process, line)
-                loaded = begun.get(line.get("load", 0), 0)
-                if loaded > ends.get(line.get("turn", ""), 2**62):
+                if loaded > ends.get(line.get("turn", ""), NEVER):
                     yield Violation("called for an ended turn", line["turn"], f"{process}, step {line['step']}")
             if line["k"] == "model" and "load" in line:
-                if loaded > answers.get((line["turn"], line["step"]), 2**62):
+                if loaded > answers.get((line["turn"], line["step"]), NEVER):
                     yield Violation("model call repeated", line["turn"], f"{process}, step {line['step']}")
                 if line["asked"] not in asked.get(line["turn"], ()):
                     yield Violation(
@@ -53,7 +54,7 @@ def judge_calls(evidence: Evidence) -> Iterator[Violation]:
                     )
             if line["k"] == "tool" and "load" in line:
                 call = (line["turn"], line["step"], line["given"])
-                if loaded > results.get(call, 2**62):
+                if loaded > results.get(call, NEVER):
                     yield Violation("tool call repeated", line["turn"], f"{process}, {line['given']}")
 
 

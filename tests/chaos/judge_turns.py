@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,9 +13,12 @@ from typing import Any
 from tests.chaos.evidence import Evidence, LaneLeft, Record, Violation
 from tests.chaos.script import Plan, play
 
-__all__ = ["Seen", "judge_turns", "prompt_digest", "seen_turns"]
+__all__ = ["NEVER", "Seen", "judge_turns", "prompt_digest", "seen_turns"]
 
 Line = dict[str, Any]
+
+NEVER = sys.maxsize
+"""Later than any time or place."""
 
 
 def prompt_digest(prompt: str) -> str:
@@ -216,11 +220,11 @@ def _source_order(evidence: Evidence, turns: dict[str, Seen]) -> Iterator[Violat
         overtaken = any(call["which"] != "first" and call["t"] < first_told for call in turn.submits.values())
         caller = own[told[0]]["caller"]
         # Where another client had it accepted meanwhile, its place says nothing of this client's order.
-        begins = 2**62 if overtaken else min(own)
+        begins = NEVER if overtaken else min(own)
         by_caller[(turn.lane, caller)].append((begins, min(told), turn.turn))
     for (lane, _), found in by_caller.items():
         place = places.get(lane, {})
         for begins, _, later in found:
             for _, told, earlier in found:
-                if told < begins < 2**62 and place.get(earlier, -1) > place.get(later, 2**62):
+                if told < begins < NEVER and place.get(earlier, -1) > place.get(later, NEVER):
                     yield Violation("not in the order of the client's calls", later, f"accepted before {earlier}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -356,3 +358,23 @@ def test_a_call_that_began_before_its_result_was_safe_is_no_repetition(evidence:
     first = _work(evidence, "load", "t2")
     evidence.workers["w2"][0]["begun"] = first["begun"]
     assert _judge(evidence) == set()
+
+
+@pytest.mark.parametrize(
+    "module", ["evidence", "judge_calls", "judge_histories", "judge_turns", "ledger", "report", "script"]
+)
+def test_the_checker_shares_no_code_with_the_product(module: str):
+    tree = ast.parse((Path(__file__).parent / f"{module}.py").read_text())
+    imported = {
+        name
+        for node in ast.walk(tree)
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    outside = {name for name in imported if name.split(".")[0] not in sys.stdlib_module_names}
+    assert all(name.startswith("tests.chaos.") for name in outside)
