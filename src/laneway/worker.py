@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
-from temporalio.worker import Worker
+from temporalio.worker import Worker, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from laneway.activities.agents import Agents
@@ -17,7 +17,7 @@ from laneway.history.store import HistoryStore
 from laneway.settings import Settings
 from laneway.workflows.lane import LaneWorkflow
 
-__all__ = ["open_store", "run_worker"]
+__all__ = ["open_store", "run_worker", "workflow_runner"]
 
 _MAX_STEPS = 200
 _SHUTDOWN_GRACE = timedelta(seconds=5)
@@ -25,6 +25,12 @@ _SHUTDOWN_GRACE = timedelta(seconds=5)
 _STICKY_TIMEOUT = timedelta(seconds=1)
 # How often a step tells Temporal that it lives: a cancellation is heard at this pace.
 _HEARTBEAT_INTERVAL = timedelta(seconds=0.5)
+
+
+def workflow_runner() -> WorkflowRunner:
+    """Runs the lane workflow in Temporal's sandbox, with this package's modules shared between lanes."""
+    restrictions = SandboxRestrictions.default.with_passthrough_modules("laneway")
+    return SandboxedWorkflowRunner(restrictions=restrictions)
 
 
 @asynccontextmanager
@@ -50,13 +56,12 @@ async def run_worker(agents: Agents, settings: Settings) -> AsyncIterator[None]:
         temporal = await connect_temporal(settings)
         interval = min(_HEARTBEAT_INTERVAL, settings.heartbeat_timeout / 4)
         steps = Steps(store, agents, cache=HistoryCache(settings.history_cache_bytes), heartbeat_interval=interval)
-        restrictions = SandboxRestrictions.default.with_passthrough_modules("laneway")
         worker = Worker(
             temporal,
             task_queue=settings.task_queue,
             workflows=[LaneWorkflow],
             activities=[steps.step, steps.abort],
-            workflow_runner=SandboxedWorkflowRunner(restrictions=restrictions),
+            workflow_runner=workflow_runner(),
             max_concurrent_activities=_MAX_STEPS,
             max_heartbeat_throttle_interval=interval,
             default_heartbeat_throttle_interval=interval,

@@ -1,0 +1,85 @@
+"""Records histories of the lane workflow's present shape: `python -m tests.replay.record <name of the shape>`.
+
+Run it for each shape that is released, and commit what it writes; histories of earlier shapes stay as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from laneway import Laneway, LanewayClient, LocalStack
+
+from tests.lanes.agents import Paced
+
+HISTORIES = Path(__file__).parent / "histories"
+
+
+async def _turns(client: LanewayClient, paced: Paced) -> None:
+    """Turns of one step and of several, a failed one, and duplicates."""
+    conversation = client.conversation("turns")
+    paced.thread_gate.set()
+    paced.release("slow")
+    for prompt in ("one", "tools", "fail", "two"):
+        await (await conversation.submit("agent", prompt, turn_id=prompt)).record()
+        await (await conversation.submit("agent", prompt, turn_id=prompt)).record()
+
+
+async def _endings(client: LanewayClient, paced: Paced) -> None:
+    """Turns that end otherwise: cancelled while they run and while they wait, timed out in both, interrupted."""
+    conversation = client.conversation("endings")
+    running = await conversation.submit("agent", "wait")
+    waiting = await conversation.submit("agent", "waiting")
+    hurried = await conversation.submit("agent", "hurried", timeout=0.3)
+    await paced.begun["wait"].wait()
+    await hurried.record()
+    await waiting.cancel()
+    await running.cancel()
+    await (await conversation.submit("agent", "wait 2", timeout=0.3)).record()
+    await conversation.submit("agent", "wait 3")
+    await conversation.submit("agent", "left")
+    await (await conversation.submit("agent", "urgent", when_busy="interrupt", cancel_waiting=True)).record()
+    await conversation.ask("agent", "in time", timeout=30)
+
+
+async def _endless(client: LanewayClient, paced: Paced) -> None:
+    """Turns over several runs, submitted at once, and the idle end."""
+    conversation = client.conversation("endless")
+    turns = await asyncio.gather(*(conversation.submit("agent", f"turn {n}") for n in range(12)))
+    await asyncio.gather(*(turn.record() for turn in turns))
+    await client.temporal.get_workflow_handle(conversation.lane("agent").workflow_id).result()
+
+
+async def record(shape: str) -> None:
+    """Write the histories of all scenes."""
+    paced = Paced()
+    app = Laneway(agents=paced.agents())
+    async with LocalStack(None) as stack:
+        scenes = {"turns": _turns, "endings": _endings, "endless": _endless}
+        settings = stack.settings.model_copy(update={"max_turns_per_run": 5, "idle_timeout": timedelta(seconds=2)})
+        async with app.worker(settings), app.client(settings) as client:
+            for name, scene in scenes.items():
+                await scene(client, paced)
+                lane = client.conversation(name).lane("agent")
+                runs = [run async for run in client.temporal.list_workflows(f"WorkflowId = '{lane.workflow_id}'")]
+                for number, run in enumerate(sorted(runs, key=lambda run: run.start_time)):
+                    handle = client.temporal.get_workflow_handle(lane.workflow_id, run_id=run.run_id)
+                    history = json.loads((await handle.fetch_history()).to_json())
+                    path = HISTORIES / f"{shape}-{name}-{number}.json"
+                    path.write_text(json.dumps(_scrubbed(history), indent=1) + "\n")
+                    print(path.name, len(history["events"]), "events")
+
+
+def _scrubbed(value: Any) -> Any:
+    """Without what names the machine that recorded it."""
+    if isinstance(value, dict):
+        return {k: "recorded" if k == "identity" else _scrubbed(v) for k, v in value.items() if k != "stackTrace"}
+    return [_scrubbed(one) for one in value] if isinstance(value, list) else value
+
+
+if __name__ == "__main__":
+    asyncio.run(record(sys.argv[1]))
