@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -70,7 +71,8 @@ async def record(shape: str) -> None:
                     handle = client.temporal.get_workflow_handle(lane.workflow_id, run_id=run.run_id)
                     history = json.loads((await handle.fetch_history()).to_json())
                     path = HISTORIES / f"{shape}-{name}-{number}.json"
-                    path.write_text(json.dumps(_scrubbed(history), indent=1) + "\n")
+                    text = json.dumps(_scrubbed(history), indent=1)
+                    path.write_text(text.replace(f"{socket.gethostname()}-", "host-") + "\n")
                     print(path.name, len(history["events"]), "events")
 
 
