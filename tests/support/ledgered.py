@@ -1,0 +1,105 @@
+"""An agent whose model and tools write down what they do. `python -m tests.support.ledgered` runs its workers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+import laneway.worker
+from laneway import Laneway, PydanticAdapter, Settings
+from laneway.activities.adapter import Adapter
+
+from tests.support.stops import StoppingStore, Stops, append
+
+
+def agents(ledger: Path, stops: Stops) -> dict[str, Adapter[Any]]:
+    """Two agents that call two tools at once and then answer: `plain`, and `checked`, which has a validator."""
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        step = 0 if any(isinstance(part, UserPromptPart) for part in messages[-1].parts) else 2
+        turn = sum(isinstance(part, UserPromptPart) for message in messages for part in message.parts)
+        append(ledger, f"turn {turn} model {step} asked")
+        await stops.at(f"model {step}")
+        append(ledger, f"turn {turn} model {step} answered")
+        if step == 0:
+            return ModelResponse([ToolCallPart("first", {}, f"a{turn}"), ToolCallPart("second", {}, f"b{turn}")])
+        results = [part.content for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
+        return ModelResponse([TextPart(f"turn {turn}: {' and '.join(map(str, results))}")])
+
+    def make() -> Agent[None, str]:
+        agent: Agent[None, str] = Agent(FunctionModel(answer, model_name="ledgered"))
+
+        @agent.tool_plain
+        async def first() -> str:
+            append(ledger, "first called")
+            append(ledger, "first finished")
+            return "one"
+
+        @agent.tool_plain
+        async def second() -> str:
+            append(ledger, "second called")
+            if stops.place == "second":
+                # The first one's result is safe by then.
+                await stops.until("after j1")
+                await stops.at("second")
+            append(ledger, "second finished")
+            return "two"
+
+        return agent
+
+    checked = make()
+
+    @checked.output_validator
+    async def check(output: str) -> str:
+        await stops.at("validator")
+        return output
+
+    return {"plain": PydanticAdapter(make()), "checked": PydanticAdapter(checked)}
+
+
+async def work(folder: Path, place: str | None) -> None:
+    """Run a worker that stops at `place`."""
+    stops = Stops(place, folder / "stopped")
+    StoppingStore.stops = stops
+    laneway.worker.HistoryStore = StoppingStore
+    settings = Settings.model_validate(json.loads((folder / "settings.json").read_text()))
+    async with Laneway(agents=agents(folder / "ledger", stops)).worker(settings):
+        append(folder / "ready", "ready")
+        await asyncio.Event().wait()
+
+
+def main() -> None:
+    """Start and kill workers as asked on standard input.
+
+    Each is forked off this process, which has imported everything and started nothing: a worker of its own within a
+    second, where a new interpreter would first import for several.
+    """
+    for line in sys.stdin:
+        order, _, rest = line.strip().partition(" ")
+        if order == "start":
+            folder, _, place = rest.partition("|")
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    asyncio.run(work(Path(folder), place or None))
+                finally:
+                    os._exit(1)
+            answer = str(pid)
+        else:
+            os.kill(int(rest), signal.SIGKILL)
+            os.waitpid(int(rest), 0)
+            answer = "gone"
+        print(answer, flush=True)
+
+
+if __name__ == "__main__":
+    main()
