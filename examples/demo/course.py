@@ -31,8 +31,9 @@ _CONVERSATION = "demo"
 _GATES = {2: Gate.REQUEST, 4: Gate.TOOLS, 6: Gate.STAGED}
 _TURNS_BEFORE_RESTART = 8
 _SETTINGS: dict[str, object] = {
-    # Short, so that a kill is noticed soon; long enough for a busy machine.
-    "heartbeat_timeout": timedelta(seconds=3),
+    # Not what the environment says: how soon a kill is noticed decides how long the demo takes, and a shorter time than
+    # this would take a busy machine's silence for a death.
+    "heartbeat_timeout": timedelta(seconds=5),
     "max_turns_per_run": 500,
     "idle_timeout": timedelta(hours=1),
 }
@@ -62,7 +63,7 @@ class Demo:
         self._root = root
         self._scratch = scratch
         self._scripted = model_name is None
-        self._turn_seconds = 60.0 if model_name is None else 240.0
+        self._turn_seconds = 120.0 if model_name is None else 240.0
         self._timeline = timeline
         self._faults = faults
         self._app = build_app(root, scratch, model_name)

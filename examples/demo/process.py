@@ -21,7 +21,7 @@ CHECKOUT = Path(__file__).parents[2]
 """Where the package `examples` is found."""
 
 _POLL_SECONDS = 0.02
-_START_SECONDS = 60.0
+_START_SECONDS = 120.0
 
 
 class WorkerProcess:

@@ -193,7 +193,7 @@ def test_interrupted_it_stops_all_that_it_started(tmp_path: Path, odd_folder: Pa
                 break
         process.send_signal(number)
         rest = process.stdout.read()
-        assert process.wait(60) == 130
+        assert process.wait(120) == 130
     assert "interrupted" in rest
     assert list(scratch.iterdir()) == []
     assert [line for line in running() if str(scratch) in line] == []
