@@ -273,6 +273,9 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
     async def _edit(self, run: AgentRun[DepsT, Any], node: Any, growth: Growth) -> None:
         """Let the history processor in force edit what the node is about to send."""
         messages = run.ctx.state.message_history
+        if self._processing.processor is None:
+            growth.begin(messages)
+            return
         outcome = await edit(
             growth.work,
             self._processing,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, ClassVar, Literal, cast
 
 from pydantic import ConfigDict, TypeAdapter
@@ -173,7 +174,11 @@ def as_loaded(history: Sequence[ModelMessage], base: int) -> list[ModelMessage]:
     them are one request, and appends the turn's own as they are. Stored are both as they were made: so entries never
     change, and what was read is not taken for an edit.
     """
-    return [*repair_messages(history[:base], repair_last_response=False), *history[base:]]
+    earlier = history[:base]
+    if all(one.kind != following.kind for one, following in pairwise(earlier)):
+        # Nothing to merge, and nothing else to do in what the framework itself wrote: its own pass is slow.
+        return list(history)
+    return [*repair_messages(earlier, repair_last_response=False), *history[base:]]
 
 
 def keep_stored(stored: Sequence[ModelMessage], current: list[ModelMessage]) -> None:

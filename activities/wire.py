@@ -206,6 +206,7 @@ class LaneView:
         queue: the turns that wait, in order.
         cancelling: whether the turn that runs is being cancelled.
         ended: how many turns have ended since the workflow was first started.
+        leaving: turns that waited, and are ending without having run.
     """
 
     turn: str | None
@@ -213,3 +214,4 @@ class LaneView:
     queue: list[str]
     cancelling: bool
     ended: int
+    leaving: list[str] = field(default_factory=list[str])

@@ -6,6 +6,7 @@ one. Every write carries a `Fence`; a writer whose turn has ended, or that a lat
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -492,8 +493,10 @@ async def _needs_waitaof(redis: Any) -> bool:
 
 async def _answer(call: Awaitable[Any]) -> Any:
     """Wait for a call to Redis, with its errors told apart by what can be done about them."""
+    task = asyncio.current_task()
+    cancellations = task.cancelling() if task is not None else 0
     try:
-        return await call
+        answer = await call
     except OutOfMemoryError as error:
         raise StoreFull(
             f"Redis refused a write: {error}. Nothing was written; raise maxmemory or free some, then submit again"
@@ -508,6 +511,10 @@ async def _answer(call: Awaitable[Any]) -> Any:
         raise StoreError(f"Redis answered with an error: {error}") from error
     except RedisError as error:
         raise ServiceUnavailable(f"Redis failed: {error}. Check LANEWAY_REDIS_URL and the server") from error
+    if task is not None and task.cancelling() > cancellations:
+        # Before Python 3.12 a timeout that the client puts around its socket may swallow a cancellation.
+        raise asyncio.CancelledError
+    return answer
 
 
 def lost(checkpoint: CheckpointRef, why: str) -> CheckpointLost:

@@ -234,7 +234,9 @@ class LaneWorkflow:
         limit, waiting = self._lane.limits.queue, len(self._queue.waiting)
         busy = self._queue.current is not None or bool(self._queue.waiting)
         if turn.b == "reject" and busy:
-            raise ApplicationError("the lane is busy", type="LaneBusy")
+            # With only one turn before it, the client looks whether that one has ended in Redis already.
+            only = () if waiting else (self._queue.current,)
+            raise ApplicationError("the lane is busy", *only, type="LaneBusy")
         if turn.b != "interrupt" and waiting >= limit:
             raise ApplicationError(f"{waiting} turns wait already, the limit is {limit}", type="LaneBusy")
 
@@ -252,4 +254,5 @@ class LaneWorkflow:
             queue=[turn.id for turn in self._queue.waiting],
             cancelling=self._queue.ending is not None,
             ended=self._lane.ended + self._ended_here,
+            leaving=self._queue.leaving,
         )

@@ -97,9 +97,9 @@ class LaneQueue:
         return self._ending
 
     @property
-    def leaving(self) -> bool:
-        """Whether turns are ending that never ran."""
-        return bool(self._leaving)
+    def leaving(self) -> list[str]:
+        """The turns that are ending without having run."""
+        return list(self._leaving)
 
     def ledger(self) -> list[list[str]]:
         """The ended turns that are remembered, oldest first: id and prompt digest."""

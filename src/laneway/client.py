@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import blake2b
@@ -54,6 +54,11 @@ _ACCEPT_TIMEOUT = timedelta(seconds=30)
 # A Redis string holds no more than 512 MB.
 _MAX_IMPORT_BYTES = 256 * 1024 * 1024
 _QUERY_TIMEOUT = timedelta(seconds=5)
+# How long a lane waits for a worker that took its workflow task and died; Temporal's default is 10 s.
+_TASK_TIMEOUT = timedelta(seconds=5)
+# How long a cancellation may go unanswered before the lane is asked whether it knows the turn at all.
+_UNHEARD_AFTER_SECONDS = 2.0
+_PAUSE_SECONDS = 0.02
 # How Temporal answers while a lane completes or continues as new, or while it has too much to do.
 _PASSING = frozenset({RPCStatusCode.NOT_FOUND, RPCStatusCode.ABORTED, RPCStatusCode.RESOURCE_EXHAUSTED})
 
@@ -71,6 +76,7 @@ class LaneStatus:
         turn: the turn that runs; None where none does.
         step: the step that it is at, from 0.
         queue: the turns that wait, in order.
+        leaving: turns that waited, and are ending without having run.
         cancelling: whether the turn that runs is being cancelled.
     """
 
@@ -81,6 +87,7 @@ class LaneStatus:
     turn: str | None = None
     step: int = 0
     queue: Sequence[str] = ()
+    leaving: Sequence[str] = ()
     cancelling: bool = False
 
     @property
@@ -197,6 +204,7 @@ class LanewayClient:
             turn=view.turn,
             step=view.step,
             queue=tuple(view.queue),
+            leaving=tuple(view.leaving),
             cancelling=view.cancelling,
         )
 
@@ -252,6 +260,11 @@ class LanewayClient:
         except WorkflowUpdateFailedError as error:
             cause = error.cause
             if isinstance(cause, ApplicationError) and cause.type == LaneBusy.code:
+                if cause.details and await self.store.record(lane, str(cause.details[0])) is not None:
+                    # The turn before it has ended, and its lane is about to hear of it.
+                    await asyncio.sleep(_PAUSE_SECONDS)
+                    await self._accept(lane, turn)
+                    return
                 await self.store.drop_input(lane, turn.id, claim=self._claim)
                 raise LaneBusy(
                     f"the lane of conversation {lane.conversation!r} with agent {lane.agent!r} did not accept turn "
@@ -268,6 +281,7 @@ class LanewayClient:
                 LaneInput(lane.conversation, lane.agent, lane.contract, self._limits),
                 id=lane.workflow_id,
                 task_queue=self.settings.task_queue,
+                task_timeout=_TASK_TIMEOUT,
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             )
             try:
@@ -285,7 +299,7 @@ class LanewayClient:
                 if error.status not in _PASSING:
                     raise _unavailable(error, "Temporal did not take the turn") from error
                 # The lane was completing or continuing as new: its next run takes the turn.
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(_PAUSE_SECONDS)
 
     async def cancel(self, turn: Turn) -> CancelOutcome:
         """See `Turn.cancel`."""
@@ -303,8 +317,19 @@ class LanewayClient:
                     raise _unavailable(error, "Temporal did not take the cancellation") from error
                 record = await self.store.record(turn.lane, turn.turn_id)
                 return "unknown" if record is None else _CANCELS[record.outcome]
-            record = await turn.record()
-        return _CANCELS[record.outcome]
+            record = await self._ended(turn)
+        return "unknown" if record is None else _CANCELS[record.outcome]
+
+    async def _ended(self, turn: Turn) -> TurnRecord | None:
+        """Wait for a turn to end; None where its lane does not know it: its submit was never accepted."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_UNHEARD_AFTER_SECONDS):
+                    return await turn.record()
+            with suppress(ServiceUnavailable):  # no worker is there to tell: the turn may well be known
+                status = await self.status(turn.lane)
+                if turn.turn_id not in (status.turn, *status.leaving, *status.queue):
+                    return await self.store.record(turn.lane, turn.turn_id)
 
     def decode_output(self, agent: str, output: str) -> object:
         """A stored output, of the agent's output type."""

@@ -121,3 +121,13 @@ async def test_a_cancellation_that_races_the_commit_gives_one_consistent_outcome
         if record.outcome == "committed":
             committed.append(f"turn {n}")
     assert prompts_of(await conversation.messages("agent")) == committed
+
+
+async def test_a_turn_whose_submit_was_never_accepted_is_unknown(bench: Bench, conversation_id: str):
+    """Its prompt was kept, and its client died before the lane heard of it: the lane is asked, and does not know it."""
+    paced = Paced()
+    client = await bench.serve(paced.agents())
+    conversation = client.conversation(conversation_id)
+    await conversation.ask("agent", "first")
+    await client.store.put_input(conversation.lane("agent"), "orphan", digest="d", prompt=b'"hello"', claim="dead")
+    assert await conversation.turn("agent", "orphan").cancel() == "unknown"

@@ -1,0 +1,64 @@
+"""A conversation costs Temporal as much at its end as at its beginning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.usage import RequestUsage
+
+from laneway import LanewayClient, PydanticAdapter
+from laneway.history.lanes import LaneKey
+
+from tests.support.bench import Bench
+
+TURNS = 2000
+REPLY = "x" * 2048
+
+
+def _model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    # Usage is reported, or the framework counts the words of the whole history.
+    return ModelResponse([TextPart(REPLY)], usage=RequestUsage(input_tokens=len(messages), output_tokens=1))
+
+
+async def _sizes_by_turn(client: LanewayClient, lane: LaneKey) -> list[tuple[int, int]]:
+    """Events and bytes of Temporal history a turn, over all runs of the lane's workflow.
+
+    A turn's events are those from its acceptance up to the next one's; a run's own opening goes to its first turn.
+    """
+    runs = [run async for run in client.temporal.list_workflows(f"WorkflowId = '{lane.workflow_id}'")]
+    sizes: list[tuple[int, int]] = []
+    for run in sorted(runs, key=lambda run: run.start_time):
+        handle = client.temporal.get_workflow_handle(lane.workflow_id, run_id=run.run_id)
+        history = await handle.fetch_history()
+        events: Sequence = history.events
+        starts = [i for i, e in enumerate(events) if e.HasField("workflow_execution_update_accepted_event_attributes")]
+        for first, last in zip(starts, [*starts[1:], len(events)], strict=True):
+            turn = events[first:last]
+            sizes.append((len(turn), sum(event.ByteSize() for event in turn)))
+    return sizes
+
+
+@pytest.mark.timeout(900)
+async def test_2000_turns_cost_temporal_the_same_each(bench: Bench, conversation_id: str):
+    """At most 12 events and 2.5 KB a turn at turn 10 and at turn 2,000, across continue-as-new."""
+    agent = Agent(FunctionModel(_model, model_name="flat"))
+    client = await bench.serve({"agent": PydanticAdapter(agent)})
+    conversation = client.conversation(conversation_id)
+    for number in range(TURNS):
+        result = await conversation.ask("agent", f"question {number}")
+        assert result.steps == 1
+    status = await conversation.status("agent")
+    assert (status.version, status.head.length) == (TURNS, 2 * TURNS)
+    sizes = await _sizes_by_turn(client, conversation.lane("agent"))
+    assert len(sizes) == TURNS
+    for number in (10, TURNS):
+        # A window, since where one turn's events end and the next one's begin may shift by a few.
+        window = sizes[number - 10 : number]
+        assert sum(events for events, _ in window) / len(window) <= 12
+        assert sum(size for _, size in window) / len(window) <= 2500
+    first, last = sizes[:100], sizes[-100:]
+    assert abs(sum(s for _, s in last) - sum(s for _, s in first)) / 100 <= 150
