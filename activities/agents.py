@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property
 from typing import Any
@@ -65,7 +65,7 @@ class Agents:
         return adapter
 
     @asynccontextmanager
-    async def running(self, agent: str) -> AsyncIterator[None]:
+    async def running(self, agent: str) -> AsyncGenerator[None]:
         """Have the agent's tool servers and clients connected: once, and for as long as the worker runs."""
         if agent not in self._entered:
             async with self._running.setdefault(agent, asyncio.Lock()):

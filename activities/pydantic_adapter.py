@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import warnings
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import deepcopy
 from dataclasses import replace
@@ -252,19 +252,19 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
             if not streaming and isinstance(node, CallToolsNode) and (text := text_of(node.model_response)):
                 growth.work.emit(EventKind.TEXT_DELTA, {"text": text})
             result = growth.result(run, node, usage_before=before)
-            if runs_tools(run, node) or not isinstance(node, CallToolsNode):
+            if not isinstance(node, CallToolsNode) or runs_tools(run, cast("Any", node)):
                 return result
             if not self._is_plain(run):
                 # Code of the user's comes next: the answer must be safe before it.
                 await growth.work.stage(result)
                 growth.is_staged(result, run)
-        node = await run.next(node)
-        if not is_end(node):
-            return growth.result(run, node)
-        output = node.data.output
+        last: Any = await run.next(node)
+        if not is_end(last):
+            return growth.result(run, last)
+        output = last.data.output
         in_history = isinstance(output, str) and output == text_of(run.ctx.state.message_history[-1])
         return replace(
-            growth.result(run, node),
+            growth.result(run, last),
             done=True,
             output=None if in_history else self._encode_output(output),
             output_in_history=in_history,
@@ -312,7 +312,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
     # Resources --------------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def running(self) -> AsyncGenerator[None]:
         """Enter the agent, so that its tool servers are connected once and not for each step."""
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         done = asyncio.Event()

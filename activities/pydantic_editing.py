@@ -51,7 +51,7 @@ class Continuity:
     def settings(self, ctx: RunContext[Any]) -> ModelSettings:
         """What to lay over a request's settings. The caller's own are read, never changed."""
         given = cast("dict[str, object]", ctx.model_settings or {})
-        model = ctx.model
+        model = cast("Any", ctx.model)
         if not isinstance(model, Model) or all(inner.system != "openai" for inner in inner_models(model)):
             return ModelSettings()
         changed: dict[str, object] = {}

@@ -16,8 +16,8 @@ from typing import Any, ClassVar, Literal, cast
 
 from pydantic import ConfigDict, TypeAdapter
 from pydantic_ai import CallToolsNode, ModelRequestNode
-from pydantic_ai._agent_graph import build_run_context  # pyright: ignore[reportPrivateUsage]
-from pydantic_ai._enqueue import PendingMessage, PendingMessageQueue  # pyright: ignore[reportPrivateUsage]
+from pydantic_ai._agent_graph import build_run_context
+from pydantic_ai._enqueue import PendingMessage, PendingMessageQueue
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, SystemPromptPart, repair_messages
 from pydantic_ai.run import AgentRun
 from pydantic_ai.usage import RunUsage
@@ -139,7 +139,7 @@ def capture(run: _Run, node: _Node, *, base: int, usage_before: RunUsage | None 
     context = manager.ctx
     return RunState(
         position="request" if isinstance(node, ModelRequestNode) else "response",
-        pending=cast("ModelRequest", node.request) if isinstance(node, ModelRequestNode) else None,
+        pending=node.request if isinstance(node, ModelRequestNode) else None,
         usage=graph.usage,
         usage_before=usage_before,
         base=base,
@@ -162,7 +162,7 @@ def runs_tools(run: _Run, node: _Node) -> bool:
     if not isinstance(node, CallToolsNode):
         return False
     manager = run.ctx.deps.tool_manager
-    calls = cast("ModelResponse", node.model_response).tool_calls
+    calls = node.model_response.tool_calls
     kinds = [manager.get_tool_def(call.tool_name) for call in calls]
     return any(kind is None or kind.kind != "output" for kind in kinds)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, cast
 
 from pydantic import ConfigDict, TypeAdapter
-from pydantic_ai._enqueue import PendingMessage  # pyright: ignore[reportPrivateUsage]
+from pydantic_ai._enqueue import PendingMessage
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, ToolFailed
 from pydantic_ai.messages import (

@@ -13,7 +13,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -398,7 +398,7 @@ class Steps:
     # Heartbeats -------------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _heartbeats(self) -> AsyncIterator[None]:
+    async def _heartbeats(self) -> AsyncGenerator[None]:
         async def beat() -> None:
             while True:
                 await asyncio.sleep(self._heartbeat_interval.total_seconds())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, field, fields, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal, Self
 
@@ -75,10 +75,9 @@ class TurnTally:
 
 
 def _receipt(values: list[Any]) -> EditReceipt:
-    return EditReceipt(**dict(zip(_RECEIPT_FIELDS, [*values[:-1], tuple(values[-1])], strict=True)))
-
-
-_RECEIPT_FIELDS = tuple(one.name for one in fields(EditReceipt))
+    make: Any = EditReceipt
+    receipt: EditReceipt = make(*values[:-1], tuple(values[-1]))
+    return receipt
 
 
 @dataclass(frozen=True)

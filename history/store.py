@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -475,7 +475,7 @@ class HistoryStore:
             )
 
     @asynccontextmanager
-    async def _one_connection(self) -> AsyncIterator[Any]:
+    async def _one_connection(self) -> AsyncGenerator[Any]:
         async with self._redis.client() as connection:
             yield connection
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -50,7 +50,7 @@ class Laneway:
         return dict(self._adapters)
 
     @asynccontextmanager
-    async def worker(self, settings: Settings | None = None) -> AsyncIterator[None]:
+    async def worker(self, settings: Settings | None = None) -> AsyncGenerator[None]:
         """Run the agents in this process while the context is open.
 
         Args:
@@ -63,7 +63,7 @@ class Laneway:
             yield
 
     @asynccontextmanager
-    async def client(self, settings: Settings | None = None) -> AsyncIterator[LanewayClient]:
+    async def client(self, settings: Settings | None = None) -> AsyncGenerator[LanewayClient]:
         """Connect as a client.
 
         Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -121,7 +121,7 @@ class LanewayClient:
 
     @classmethod
     @asynccontextmanager
-    async def connect(cls, agents: Agents, settings: Settings) -> AsyncIterator[LanewayClient]:
+    async def connect(cls, agents: Agents, settings: Settings) -> AsyncGenerator[LanewayClient]:
         """Connect to both servers.
 
         Raises:
@@ -285,7 +285,8 @@ class LanewayClient:
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             )
             try:
-                receipt: SubmitReceipt = await self.temporal.execute_update_with_start_workflow(
+                temporal: Any = self.temporal  # its overload for names leaves types open
+                receipt: SubmitReceipt = await temporal.execute_update_with_start_workflow(
                     SUBMIT_TURN, turn, id=turn.id, start_workflow_operation=start, result_type=SubmitReceipt
                 )
                 return receipt

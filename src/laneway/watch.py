@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,7 +55,7 @@ class LaneWatch:
     """
 
     def __init__(self, redis: Redis) -> None:
-        self._redis = redis
+        self._redis: Any = redis
         self._lanes: OrderedDict[str, _Lane] = OrderedDict()
         self._pubsub: Any = None
         self._reader: asyncio.Task[None] | None = None
@@ -71,7 +71,7 @@ class LaneWatch:
                 await self._pubsub.aclose()
 
     @asynccontextmanager
-    async def watching(self, channel: str, turn_id: str | None = None) -> AsyncIterator[Watcher]:
+    async def watching(self, channel: str, turn_id: str | None = None) -> AsyncGenerator[Watcher]:
         """Hear of a lane, from before the block begins until it ends."""
         watcher = Watcher(turn_id)
         lane = self._lanes.get(channel)

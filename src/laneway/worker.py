@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
@@ -34,7 +34,7 @@ def workflow_runner() -> WorkflowRunner:
 
 
 @asynccontextmanager
-async def open_store(settings: Settings) -> AsyncIterator[HistoryStore]:
+async def open_store(settings: Settings) -> AsyncGenerator[HistoryStore]:
     """Connect to Redis."""
     redis = await connect_redis(settings)
     try:
@@ -50,7 +50,7 @@ async def open_store(settings: Settings) -> AsyncIterator[HistoryStore]:
 
 
 @asynccontextmanager
-async def run_worker(agents: Agents, settings: Settings) -> AsyncIterator[None]:
+async def run_worker(agents: Agents, settings: Settings) -> AsyncGenerator[None]:
     """Run the lane workflow and its activities while the context is open."""
     async with open_store(settings) as store:
         temporal = await connect_temporal(settings)

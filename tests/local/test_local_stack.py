@@ -44,7 +44,7 @@ async def assert_written(settings: Settings) -> None:
 
 async def assert_gone(pids: dict[str, int]) -> None:
     async with asyncio.timeout(10):
-        while any(ProcessMark.of(pid) is not None for pid in pids.values()):  # noqa: ASYNC110
+        while any(ProcessMark.of(pid) is not None for pid in pids.values()):
             await asyncio.sleep(0.01)
 
 
