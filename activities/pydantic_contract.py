@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any, Union, cast
 
 from pydantic import TypeAdapter
@@ -94,12 +95,21 @@ def _toolsets(agent: AbstractAgent[Any, Any]) -> list[object]:
             for name, tool in sorted(toolset.tools.items()):
                 found.append(["tool", name, _structure(tool.function_schema.json_schema)])
         else:
-            found.append(["toolset", type(toolset).__name__, toolset.id])
+            found.append(["toolset", type(toolset).__name__, _identity(toolset)])
 
     for toolset in agent.toolsets:
         if "Output" not in type(toolset).__name__:
             toolset.apply(visit)
     return sorted(found, key=repr)
+
+
+def _identity(toolset: AbstractToolset[Any]) -> object:
+    """What tells a tool server from another: its id, else its command without the folders, which differ by machine."""
+    if toolset.id is not None:
+        return toolset.id
+    transport: Any = getattr(getattr(toolset, "client", None), "transport", None)
+    command: list[object] = [getattr(transport, "command", None), *(getattr(transport, "args", None) or ())]
+    return [PurePath(part).name for part in command if isinstance(part, str)] or None
 
 
 def _output_schema(agent: AbstractAgent[Any, Any]) -> object:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from pydantic_ai.messages import _clean_message_history
+from pydantic_ai.messages import repair_messages
+from redis.asyncio import Redis
 
 from laneway import Settings
 from laneway.activities.pydantic_run import as_loaded
 from laneway.connect import connect_redis
 
 from tests.adapters.scripted import Log, Plan, plain_form, plans
-from tests.adapters.two_ways import Ended, Lane, run_plainly
+from tests.adapters.two_ways import Ended, Lane, run_plainly, run_through_temporal
 
 _BOUNDED = settings(
     deadline=None,
@@ -45,7 +47,7 @@ def assert_same(plain: list[Ended], stepped: list[Ended], *, repeats: bool = Fal
         assert (other.output, other.kind) == (one.output, one.kind), f"output of turn {number}"
         assert other.usage == one.usage, f"usage of turn {number}"
         # Neighbouring requests are stored as they were made; the framework sends them as one.
-        assert plain_form(_clean_message_history(other.messages)) == plain_form(_clean_message_history(one.messages)), (
+        assert plain_form(repair_messages(other.messages)) == plain_form(repair_messages(one.messages)), (
             f"messages after turn {number}"
         )
         # What prepares a tool is asked again by the worker that runs it, and must be told the same.
@@ -65,21 +67,25 @@ def _of_kind(log: Log, kind: str) -> Log:
 def lanes(settings: Settings) -> Iterator[Lanes]:
     with asyncio.Runner() as runner:
         redis = runner.run(connect_redis(settings))
-        yield Lanes(runner, redis, settings.redis_prefix)
+        yield Lanes(runner, redis, settings)
         runner.run(redis.aclose())
 
 
 class Lanes:
     """Runs plans both ways, from tests that are not coroutines."""
 
-    def __init__(self, runner, redis, prefix: str) -> None:
-        self.runner, self.redis, self.prefix = runner, redis, prefix
+    def __init__(self, runner: asyncio.Runner, redis: Redis, settings: Settings) -> None:
+        self.runner, self.redis, self.prefix = runner, redis, settings.redis_prefix
+        self._settings = settings
 
     def plainly(self, plan: Plan) -> list[Ended]:
         return self.runner.run(run_plainly(plan))
 
     def stepped(self, plan: Plan, deaths: list[tuple[int, bool] | None] | None = None) -> list[Ended]:
         return self.runner.run(Lane(self.redis, self.prefix, plan, deaths=list(deaths or [])).run())
+
+    def on_temporal(self, plan: Plan) -> list[Ended]:
+        return self.runner.run(run_through_temporal(plan, self._settings, uuid4().hex))
 
 
 @given(plan=plans())
@@ -97,6 +103,13 @@ _DEATHS = st.lists(st.one_of(st.none(), st.tuples(st.integers(0, 3), st.booleans
 def test_a_run_whose_workers_die_is_the_uninterrupted_one(lanes: Lanes, plan: Plan, deaths: list):
     """As above, where attempts end before or after a write: what was staged or journaled is not done again."""
     assert_same(lanes.plainly(plan), lanes.stepped(plan, deaths), repeats=True)
+
+
+@given(plan=plans(max_turns=2))
+@settings(_BOUNDED, max_examples=8)
+def test_a_turn_on_temporal_is_the_uninterrupted_run(lanes: Lanes, plan: Plan):
+    """The same once more from the client, through the lane's workflow and its activities."""
+    assert_same(lanes.plainly(plan), lanes.on_temporal(plan))
 
 
 @given(plan=plans())

@@ -14,10 +14,11 @@ from pydantic_core import to_json
 from redis.asyncio import Redis
 from temporalio.testing import ActivityEnvironment
 
-from laneway import PydanticAdapter
+from laneway import Laneway, PydanticAdapter, Settings
 from laneway.activities.agents import Agents
 from laneway.activities.steps import Steps
 from laneway.activities.wire import StepInput
+from laneway.errors import TurnFailed
 from laneway.history.cache import HistoryCache
 from laneway.history.lanes import LaneKey
 from laneway.history.records import TurnRecord
@@ -222,3 +223,33 @@ class Lane:
 
 def _fields(info: Any) -> dict[str, Any]:
     return {name: getattr(info, name) for name in info.__dataclass_fields__}
+
+
+async def run_through_temporal(plan: Plan, settings: Settings, conversation_id: str) -> list[Ended]:
+    """Run a plan's turns on a lane, with a worker that keeps no history between two steps."""
+    log: Log = []
+    token = log_of.set(log)
+    app = Laneway(
+        agents={"agent": PydanticAdapter(build(plan), usage_limits=plan.usage_limits, stream=plan.stream)},
+    )
+    ended: list[Ended] = []
+    settings = settings.model_copy(update={"history_cache_bytes": 0})
+    try:
+        async with app.worker(settings), app.client(settings) as client:
+            conversation = client.conversation(conversation_id)
+            for turn in range(len(plan.turns)):
+                here = Ended()
+                ended.append(here)
+                before = len(log)
+                try:
+                    result = await conversation.ask("agent", prompt_of(turn))
+                except TurnFailed as error:
+                    here.error = (error.error_type, error.error_message)
+                else:
+                    here.output, here.kind = to_json(result.output).decode(), type(result.output).__name__
+                    here.usage = {name: getattr(result.usage, name) for name in _USAGE}
+                here.messages = await conversation.messages("agent")
+                here.log = log[before:]
+    finally:
+        log_of.reset(token)
+    return ended
