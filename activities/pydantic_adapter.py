@@ -26,10 +26,11 @@ from typing_extensions import TypeVar
 
 from laneway.activities import pydantic_contract
 from laneway.activities.adapter import Capability, RetryPolicy, StepResult, StepWork
-from laneway.activities.pydantic_editing import Continuity, describe, edit
+from laneway.activities.pydantic_editing import Continuity, describe, edit, ties_reasoning
 from laneway.activities.pydantic_growth import Growth, text_of
 from laneway.activities.pydantic_import import read_import, stored_import
 from laneway.activities.pydantic_models import can_stream, stop_sdk_retries, told_apart
+from laneway.activities.pydantic_prefix import PrefixWatch
 from laneway.activities.pydantic_run import (
     JSON_FORM,
     CallQueue,
@@ -215,6 +216,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         continuity = Continuity(f"{work.lane_id}:{work.checkpoint.epoch}", live)
         streaming = self._streams()
         capability = (StreamingLaneCapability if streaming else LaneCapability)(work.journal, work.emit)
+        watch = PrefixWatch(self) if self._may_tie_reasoning() else None
         async with self.agent.iter(
             prompt if state is None else None,
             message_history=history,
@@ -225,7 +227,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
             usage_limits=self._usage_limits,
             usage=None if state is None else state.usage,
             model_settings=continuity.settings,
-            capabilities=[capability],
+            capabilities=[capability] if watch is None else [capability, watch],
             infer_name=False,
         ) as run:
             stop_sdk_retries(run.ctx.deps.model)
@@ -236,7 +238,10 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
             else:
                 await restore(run, state, list(history), prompt=prompt, turn_id=work.turn_id)
                 node = next_node(state, history)
-            growth = Growth(work, history, base, continuity)
+            prefix = work.extras.get("prefix") if state is None else state.prefix
+            growth = Growth(work, history, base, continuity, cast("str | None", prefix))
+            if watch is not None:
+                watch.growth = growth
             return await self._step(run, node, growth, streaming=streaming)
 
     async def _step(
@@ -258,10 +263,10 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
                 # Code of the user's comes next: the answer must be safe before it.
                 await growth.work.stage(result)
                 growth.is_staged(result, run)
-        last: Any = await run.next(node)
+        last: Any = await run.next(cast("Any", node))
         if not is_end(last):
             return growth.result(run, last)
-        output = last.data.output
+        output: object = last.data.output
         in_history = isinstance(output, str) and output == text_of(run.ctx.state.message_history[-1])
         return replace(
             growth.result(run, last),
@@ -308,6 +313,10 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
             return self._stream
         model = self.agent.model
         return not isinstance(model, Model) or can_stream(model)
+
+    def _may_tie_reasoning(self) -> bool:
+        model = self.agent.model
+        return not isinstance(model, Model) or ties_reasoning(model)
 
     # Resources --------------------------------------------------------------------------------------------------------
 

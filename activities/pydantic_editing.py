@@ -24,7 +24,7 @@ from laneway.history.estimation import estimate_message
 from laneway.history.origins import EntryMetadata
 from laneway.history.scopes import HistoryProcessingInForce
 
-__all__ = ["DIALECT", "Continuity", "describe", "edit", "measured"]
+__all__ = ["DIALECT", "Continuity", "describe", "edit", "measured", "request_of", "ties_reasoning"]
 
 DIALECT = PydanticDialect()
 
@@ -51,8 +51,7 @@ class Continuity:
     def settings(self, ctx: RunContext[Any]) -> ModelSettings:
         """What to lay over a request's settings. The caller's own are read, never changed."""
         given = cast("dict[str, object]", ctx.model_settings or {})
-        model = cast("Any", ctx.model)
-        if not isinstance(model, Model) or all(inner.system != "openai" for inner in inner_models(model)):
+        if all(inner.system != "openai" for inner in inner_models(cast("Model", ctx.model))):
             return ModelSettings()
         changed: dict[str, object] = {}
         if "openai_prompt_cache_key" not in given:
@@ -125,20 +124,44 @@ async def edit(
         return EditOutcome("unprocessed", messages, entries)
     whole, known = [*messages, request], [*entries, describe(request, work.turn_id)]
     estimate = measured(whole, known, live)
-    return await edit_history(
-        DIALECT,
-        EditRequest(
-            messages=whole,
-            entries=known,
-            adapter_shortname="pydantic_ai",
-            model_id=model.model_id,
-            request_index=request_index,
-            cache_epoch=work.checkpoint.epoch,
-            estimated_tokens=estimate.history_tokens,
-            history_version=f"{work.checkpoint}+{work.step}",
-            owner=owner,
-            run_id=work.turn_id,
-            binds_reasoning=any(binds_reasoning(inner.profile) for inner in inner_models(model)),
-        ),
-        processing,
+    asked = request_of(
+        work,
+        owner=owner,
+        model=model,
+        messages=whole,
+        entries=known,
+        request_index=request_index,
+        estimated_tokens=estimate.history_tokens,
     )
+    return await edit_history(DIALECT, asked, processing)
+
+
+def request_of(
+    work: StepWork[ModelMessage],
+    *,
+    owner: object,
+    model: Model,
+    messages: Sequence[ModelMessage],
+    entries: Sequence[EntryMetadata],
+    request_index: int,
+    estimated_tokens: int = 0,
+) -> EditRequest[ModelMessage]:
+    """A model request of a step, as history editing takes it: `messages` end with the request."""
+    return EditRequest(
+        messages=messages,
+        entries=entries,
+        adapter_shortname="pydantic_ai",
+        model_id=model.model_id,
+        request_index=request_index,
+        cache_epoch=work.checkpoint.epoch,
+        estimated_tokens=estimated_tokens,
+        history_version=f"{work.checkpoint}+{work.step}",
+        owner=owner,
+        run_id=work.turn_id,
+        binds_reasoning=ties_reasoning(model),
+    )
+
+
+def ties_reasoning(model: Model) -> bool:
+    """Whether a model that may answer ties its reasoning to everything before it."""
+    return any(binds_reasoning(inner.profile) for inner in inner_models(model))
