@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
@@ -13,7 +13,7 @@ from pydantic_ai.usage import RunUsage
 from laneway.activities.adapter import StepResult, StepWork
 from laneway.activities.pydantic_editing import Continuity, describe
 from laneway.activities.pydantic_run import capture, common_prefix, is_end
-from laneway.history.editing import EditOutcome
+from laneway.history.editing import EditOutcome, EditReceipt
 from laneway.history.origins import EntryMetadata
 from laneway.history.records import TurnUsage
 
@@ -29,20 +29,24 @@ class Growth:
         stored: the history that the step began from, as the framework reads it.
         base: how many of its messages are those of earlier turns.
         continuity: what of the provider's own state may be used.
+        prefix: names what the lane's last request carried before its messages; None where no model asks for that.
         edited: what history processing did, until that is staged.
+        released: what became of reasoning that no longer fitted its prefix, until that is staged.
     """
 
     work: StepWork[ModelMessage]
     stored: Sequence[ModelMessage]
     base: int
     continuity: Continuity
+    prefix: str | None = None
     edited: EditOutcome[ModelMessage] | None = None
+    released: EditOutcome[ModelMessage] | None = None
 
     def known(self, messages: Sequence[ModelMessage]) -> list[EntryMetadata]:
         """What is known of each of the messages beside its content."""
         pairs = [*zip(self.work.history, self.work.entries, strict=True)]
-        if self.edited is not None and self.edited.verdict == "accepted":
-            pairs.extend(zip(self.edited.messages, self.edited.entries, strict=True))
+        for outcome in self._rewrites():
+            pairs.extend(zip(outcome.messages, outcome.entries, strict=True))
         entries = {id(message): entry for message, entry in pairs}
         return [entries.get(id(one)) or describe(one, self.work.turn_id) for one in messages]
 
@@ -52,18 +56,48 @@ class Growth:
             self.continuity.live = len(messages) + 1
             self.continuity.cache_identity = f"{self.work.lane_id}:{self.work.checkpoint.epoch + 1}"
 
+    def is_written_anew(self, messages: Sequence[ModelMessage]) -> bool:
+        """Whether the framework, not an edit, has changed messages that were stored: system text with another value."""
+        return not self._rewrites() and not self._is_kept(messages)
+
+    def release(self, outcome: EditOutcome[ModelMessage]) -> Sequence[ModelMessage] | None:
+        """Take up what was released of the messages that are being sent; the messages now, None if nothing was."""
+        if outcome.verdict != "accepted":
+            return None
+        self.released = outcome
+        self.continuity.live = len(outcome.messages)
+        return outcome.messages
+
+    def _rewrites(self) -> list[EditOutcome[ModelMessage]]:
+        outcomes = (self.edited, self.released)
+        return [outcome for outcome in outcomes if outcome is not None and outcome.verdict == "accepted"]
+
+    def _receipts(self) -> tuple[EditReceipt, ...]:
+        receipts = [outcome.receipt for outcome in self._rewrites() if outcome.receipt is not None]
+        if len(receipts) < 2:
+            return tuple(receipts)
+        # Both are staged as one epoch, so they are one rewrite.
+        edit, release = receipts
+        return (
+            replace(
+                edit,
+                groups_after=release.groups_after,
+                entries_after=release.entries_after,
+                tokens_after=release.tokens_after,
+                released_reasoning=(*edit.released_reasoning, *release.released_reasoning),
+            ),
+        )
+
     def _is_kept(self, messages: Sequence[ModelMessage]) -> bool:
-        """Whether the history only grew. An accepted edit writes it anew, wherever it changed it."""
-        if self.edited is not None and self.edited.verdict == "accepted":
-            return False
-        return common_prefix(self.stored, messages) == len(self.stored)
+        """Whether the history only grew. A rewrite writes it anew, wherever it changed it."""
+        return not self._rewrites() and common_prefix(self.stored, messages) == len(self.stored)
 
     def is_staged(self, result: StepResult[ModelMessage], run: AgentRun[Any, Any]) -> None:
         """What the step has come to so far is staged: only what follows is its result."""
         if result.rewritten is not None:
             self.base = 0
         self.stored = tuple(run.ctx.state.message_history)
-        self.edited = None
+        self.edited = self.released = None
 
     def result(
         self, run: AgentRun[Any, Any], node: Any, *, usage_before: RunUsage | None = None
@@ -73,10 +107,11 @@ class Growth:
         unchanged = self._is_kept(messages)
         grown = messages[len(self.stored) :] if unchanged else list(messages)
         edited, live = self.edited, self.continuity.live
+        extras = {name: value for name, value in (("live", live), ("prefix", self.prefix)) if value}
         state = b""
         if not is_end(node):
             stored = capture(run, node, base=self.base if unchanged else 0, usage_before=usage_before)
-            stored.live = live
+            stored.live, stored.prefix = live, self.prefix
             state = stored.to_json()
         return StepResult(
             appended=grown if unchanged else (),
@@ -84,8 +119,8 @@ class Growth:
             entries=None if unchanged else self.known(grown),
             state=state,
             usage=_usage(run.usage),
-            extras={**self.work.extras, "live": live} if live else None,
-            edits=() if edited is None or edited.receipt is None else (edited.receipt,),
+            extras={**self.work.extras, **extras} if extras else None,
+            edits=self._receipts(),
             noops=int(edited is not None and edited.verdict == "no-op"),
             skips=int(edited is not None and edited.verdict == "skipped"),
         )

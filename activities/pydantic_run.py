@@ -53,6 +53,7 @@ class RunState:
         base: how many of the stored messages are those of earlier turns, to be read as the framework reads a history;
             0 where this turn has written the history anew.
         live: see `pydantic_editing.Continuity`.
+        prefix: see `pydantic_growth.Growth`.
         usage_before: with a trailing response, the usage before it was asked for.
     """
 
@@ -64,6 +65,7 @@ class RunState:
     usage_before: RunUsage | None = None
     base: int = 0
     live: int = 0
+    prefix: str | None = None
     run_step: int = 0
     output_retries: int = 0
     tools_step: int = 0

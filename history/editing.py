@@ -24,7 +24,7 @@ from laneway.history.scopes import HistoryProcessingInForce
 from laneway.history.validation import ReturnedHistory, validate_edit
 from laneway.history.views import HistoryView, view_of
 
-__all__ = ["EditOutcome", "EditReceipt", "EditRequest", "EditVerdict", "edit_history"]
+__all__ = ["EditOutcome", "EditReceipt", "EditRequest", "EditVerdict", "edit_history", "receipt_of"]
 
 EditVerdict = Literal["unprocessed", "skipped", "no-op", "accepted"]
 """No processor is in force; its condition answered False; it changed nothing; its edit is to be stored and sent."""
@@ -236,10 +236,33 @@ def _accepted(
         messages, entries, released = history.messages, history.entries, history.released
     messages, entries = settle(dialect, messages, entries)
     entries = estimated(dialect, messages, entries)
-    after = view_of(dialect, messages, entries, request_index=request.request_index)
-    receipt = EditReceipt(
-        request_index=request.request_index,
+    receipt = receipt_of(
+        dialect,
+        request,
+        messages,
+        entries,
         processor=callback_name(processor),
+        groups_before=groups_before,
+        released=released,
+    )
+    return EditOutcome("accepted", messages, entries, receipt)
+
+
+def receipt_of(
+    dialect: MessageDialect[MessageT],
+    request: EditRequest[MessageT],
+    messages: Sequence[MessageT],
+    entries: Sequence[EntryMetadata],
+    *,
+    processor: str,
+    groups_before: int,
+    released: tuple[str, ...],
+) -> EditReceipt:
+    """The receipt of a rewrite of a request's history to `messages`."""
+    after = view_of(dialect, messages, entries, request_index=request.request_index)
+    return EditReceipt(
+        request_index=request.request_index,
+        processor=processor,
         groups_before=groups_before,
         groups_after=len(find_groups(dialect, after)),
         entries_before=len(request.messages),
@@ -251,4 +274,3 @@ def _accepted(
         epoch_after=request.cache_epoch + 1,
         released_reasoning=released,
     )
-    return EditOutcome("accepted", messages, entries, receipt)

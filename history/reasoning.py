@@ -43,6 +43,7 @@ def release_bound_reasoning(
     request_index: int,
     first_changed: int = 0,
     current_start: int | None = None,
+    keep_open: bool = False,
 ) -> ReleasedHistory[MessageT]:
     """Release the blocks that follow a change, from the front.
 
@@ -56,6 +57,7 @@ def release_bound_reasoning(
         request_index: which request of the turn this is, from 1.
         first_changed: index of the first message that is not what it was when the reasoning was signed.
         current_start: index of the native message with the turn's prompt, where it is known.
+        keep_open: whether the open cycle keeps its blocks, for the provider to judge.
 
     Raises:
         HistoryProcessingValidationError: a block of the open cycle is bound to what changed (rule `bound_reasoning`).
@@ -67,7 +69,8 @@ def release_bound_reasoning(
     kept_entries: list[EntryMetadata] = []
     released: list[str] = []
     for index, (message, entry) in enumerate(zip(messages, entries, strict=True)):
-        names = dialect.bound_reasoning(message) if index >= first_changed else ()
+        is_judged = index >= first_changed and not (keep_open and index >= open_from)
+        names = dialect.bound_reasoning(message) if is_judged else ()
         if not names:
             kept.append(message)
             kept_entries.append(entry)
