@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from laneway.cli.transcript import Called, Said, Transcript
+from laneway.cli.transcript import Called, Edited, Said, Transcript
 from laneway.history.records import EventKind, LaneEvent
 
 
@@ -62,6 +62,19 @@ def test_a_retry_keeps_finished_calls_and_takes_back_running_ones():
     turn.take(called("b", attempt=2))
     turn.take(finished("b", attempt=2, outcome="failed"))
     assert turn.close() == [Called("a", "f", "{}", "returned"), Called("b", "f", "{}", "failed")]
+
+
+def test_an_edit_stands_before_what_its_step_said_and_goes_with_a_retry():
+    """It is told once the step is done, and the next attempt tells it again."""
+    rewritten = {"processor": "app:trim", "entries_before": 5, "entries_after": 3}
+    turn = Transcript()
+    for attempt in (1, 2):
+        turn.take(delta("hello", attempt=attempt))
+        turn.take(LaneEvent(EventKind.HISTORY_REWRITTEN, "t", 0, attempt, rewritten))
+    edit, said = turn.close()
+    assert isinstance(edit, Edited)
+    assert edit.text.startswith("history edited by trim: 5 → 3 messages, ")
+    assert said == Said("hello")
 
 
 def test_events_of_an_attempt_that_was_replaced_are_not_shown():

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from laneway.cli.apps import AppTarget, load_app
-from laneway.cli.failures import NotFound, code_of, describe, report
-from laneway.cli.lanes import check_lane, find_lanes, newest
+from laneway.cli.edits import RECEIPT_COLUMNS, receipt_row, repair_line, was_processed
+from laneway.cli.failures import code_of, describe, report
+from laneway.cli.lanes import check_lane, choose_lane, find_lanes
 from laneway.cli.output import as_duration, as_time, note, one_line, safe, table, write, write_json
 from laneway.cli.places import Place, locate, open_client, open_store
 from laneway.cli.previews import preview
-from laneway.errors import InvalidInput, LanewayError, StoreError
+from laneway.errors import LanewayError, StoreError
 
 if TYPE_CHECKING:
     from laneway.activities.agents import Agents
@@ -62,7 +63,7 @@ async def show_lane(
     place = await locate(data_dir)
     async with open_store(place) as store:
         lanes = await find_lanes(store, conversation, agent)
-        lane = await _chosen(store, lanes, None if app is None else agents, contract)
+        lane = await choose_lane(store, lanes, None if app is None else agents, contract)
         others = [other.contract for other in lanes if other != lane]
         view = _View(
             lane,
@@ -79,28 +80,6 @@ async def show_lane(
     if isinstance(view.messages, LanewayError):
         return code_of(view.messages) if as_json else report(view.messages, as_json=False)
     return 0
-
-
-async def _chosen(
-    store: HistoryStore, lanes: Sequence[LaneKey], agents: Agents | None, contract: str | None
-) -> LaneKey:
-    if contract is not None:
-        found = [lane for lane in lanes if lane.contract.startswith(contract)]
-        if len(found) != 1:
-            known = ", ".join(lane.contract for lane in lanes)
-            which = "several contracts that begin" if found else "no contract that begins"
-            raise InvalidInput(f"the lane has {which} with {contract!r}; it has {known}")
-        return found[0]
-    if agents is not None:
-        lane = agents.lane(lanes[0].conversation, lanes[0].agent)
-        if lane not in lanes:
-            known = ", ".join(other.contract for other in lanes)
-            raise NotFound(
-                f"agent {lane.agent!r} has contract {lane.contract} in this APP, and conversation "
-                f"{lane.conversation!r} has lanes under {known} only; choose one with --contract"
-            )
-        return lane
-    return await newest(store, lanes)
 
 
 async def _status(place: Place, lane: LaneKey) -> LaneStatus | LanewayError:
@@ -177,6 +156,10 @@ def _turn_json(turn: TurnRecord) -> dict[str, object]:
         "output_in_history": turn.output_in_history,
         "error": {"type": turn.error_type, "message": turn.error_message} if failed else None,
         "attempts": [asdict(attempt) for attempt in turn.attempts],
+        "edits": [asdict(edit) for edit in turn.tally.edits],
+        "noops": turn.tally.noops,
+        "skips": turn.tally.skips,
+        "repairs": [asdict(repair) for repair in turn.repairs],
     }
 
 
@@ -205,6 +188,7 @@ def _write(view: _View) -> None:
             right=("#", "steps", "requests", "tools", "tokens in", "out", "took"),
         )
         write("\n")
+    _write_edits(view.turns)
     if not isinstance(view.messages, LanewayError):
         table(
             ("#", "role", "text"),
@@ -217,6 +201,31 @@ def _write(view: _View) -> None:
         )
     if view.others:
         note(f"there are lanes of other contracts too, see --contract: {', '.join(view.others)}")
+
+
+def _write_edits(turns: Sequence[TurnRecord]) -> None:
+    """Write what was done to the history beside adding to it, where anything was."""
+    if processed := [turn for turn in turns if was_processed(turn)]:
+        columns = ("#", "edits", "no-ops", "skipped")
+        table(
+            columns,
+            [
+                tuple(map(str, (turn.number, len(turn.tally.edits), turn.tally.noops, turn.tally.skips)))
+                for turn in processed
+            ],
+            right=columns,
+        )
+        write("\n")
+    if edits := [receipt_row(turn.number, edit) for turn in processed for edit in turn.tally.edits]:
+        table(RECEIPT_COLUMNS, edits, right=("#", "request", "groups", "messages", "tokens", "epoch"))
+        write("\n")
+    if repairs := [(turn.number, repair) for turn in turns for repair in turn.repairs]:
+        table(
+            ("#", "message", "repair"),
+            [(str(number), str(repair.index), repair_line(repair)) for number, repair in repairs],
+            right=("#", "message"),
+        )
+        write("\n")
 
 
 def _state(status: LaneStatus | LanewayError) -> str:

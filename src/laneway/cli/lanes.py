@@ -13,12 +13,13 @@ from laneway.cli.places import locate, open_client, open_store
 from laneway.errors import InvalidInput, ServiceUnavailable
 
 if TYPE_CHECKING:
+    from laneway.activities.agents import Agents
     from laneway.client import LanewayClient
     from laneway.history.lanes import LaneKey
     from laneway.history.store import Head, HistoryStore
     from laneway.turns import CancelOutcome
 
-__all__ = ["cancel_turn", "check_lane", "find_lanes", "list_lanes", "newest"]
+__all__ = ["cancel_turn", "check_lane", "choose_lane", "find_lanes", "list_lanes", "newest"]
 
 # Enough to keep one connection busy, and not so many that a thousand lanes ask for a thousand connections.
 _AT_ONCE = 50
@@ -149,6 +150,34 @@ async def find_lanes(store: HistoryStore, conversation: str, agent: str) -> Sequ
         there = f"it has talked with {', '.join(map(repr, others))}" if others else "`laneway lanes` lists all"
         raise NotFound(f"there is no lane of conversation {conversation!r} with agent {agent!r}; {there}")
     return lanes
+
+
+async def choose_lane(
+    store: HistoryStore, lanes: Sequence[LaneKey], agents: Agents | None, contract: str | None
+) -> LaneKey:
+    """The lane of a contract, or of the agent's contract in an application, or the one that changed last.
+
+    Raises:
+        InvalidInput: `contract` does not name one of them.
+        NotFound: none is of the application's contract.
+    """
+    if contract is not None:
+        found = [lane for lane in lanes if lane.contract.startswith(contract)]
+        if len(found) != 1:
+            known = ", ".join(lane.contract for lane in lanes)
+            which = "several contracts that begin" if found else "no contract that begins"
+            raise InvalidInput(f"the lane has {which} with {contract!r}; it has {known}")
+        return found[0]
+    if agents is not None:
+        lane = agents.lane(lanes[0].conversation, lanes[0].agent)
+        if lane not in lanes:
+            known = ", ".join(other.contract for other in lanes)
+            raise NotFound(
+                f"agent {lane.agent!r} has contract {lane.contract} in this APP, and conversation "
+                f"{lane.conversation!r} has lanes under {known} only; choose one with --contract"
+            )
+        return lane
+    return await newest(store, lanes)
 
 
 async def newest(store: HistoryStore, lanes: Sequence[LaneKey]) -> LaneKey:

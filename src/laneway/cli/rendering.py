@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
+from laneway.cli.edits import edit_line
 from laneway.cli.failures import describe, message_of
 from laneway.cli.output import console, note, one_line, safe, write, write_json
-from laneway.cli.transcript import Called, Said, Transcript
+from laneway.cli.transcript import Called, Edited, Said, Transcript
 from laneway.history.records import EventKind, LaneEvent
 
 if TYPE_CHECKING:
@@ -132,6 +133,8 @@ class Pipe(TurnDisplay):
                 note(f"tool {tool}: {event.data.get('outcome')}")
             case EventKind.STEP_RETRIED:
                 note(f"step {event.step} is tried again, attempt {event.attempt}")
+            case EventKind.HISTORY_REWRITTEN:
+                note(edit_line(event.data))
             case _:
                 pass
 
@@ -254,6 +257,8 @@ def _line(piece: Piece) -> Text:
     match piece:
         case Said(text):
             return Text(safe(text))
+        case Edited(text):
+            return Text(f"· {text}", "dim")
         case Called(tool=tool, arguments=arguments, outcome=outcome):
             mark = {None: "…", "returned": "✓"}.get(outcome, f"✗ {outcome}")
             return Text(one_line(f"· {tool} {arguments}") + f" {mark}", "dim")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 
 from laneway.cli.apps import AppTarget, load_app
+from laneway.cli.edits import edit_line
 from laneway.cli.output import note, write, write_json
 from laneway.cli.places import locate, open_client
 from laneway.cli.rendering import output_text, result_json
@@ -55,9 +57,12 @@ async def send_prompt(
         except asyncio.CancelledError:
             note(f"turn {turn.turn_id} goes on; `laneway cancel {conversation} {agent} {turn.turn_id}` stops it")
             raise
+        edits = () if as_json else (await turn.record()).tally.edits
     if as_json:
         write_json(result_json(result))
     else:
+        for edit in edits:
+            note(edit_line(asdict(edit)))
         write(output_text(result.output) + "\n")
 
 

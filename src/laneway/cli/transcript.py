@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from laneway.cli.edits import edit_line
 from laneway.history.records import EventKind, LaneEvent
 
-__all__ = ["Called", "Piece", "Said", "Transcript"]
+__all__ = ["Called", "Edited", "Piece", "Said", "Transcript"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,14 @@ class Called:
     outcome: str | None = None
 
 
-Piece = Said | Called
+@dataclass(frozen=True)
+class Edited:
+    """An edit of the history that the step's request was sent with, in words."""
+
+    text: str
+
+
+Piece = Said | Called | Edited
 
 
 @dataclass
@@ -98,6 +106,10 @@ class Transcript:
                         self.open[index] = replace(piece, outcome=outcome)
                         return
                 self.open.append(Called(call_id, str(data.get("tool", "")), "", outcome))
+            case EventKind.HISTORY_REWRITTEN:
+                # Told once the step is done, and done before the step said anything.
+                edits = sum(isinstance(piece, Edited) for piece in self.open)
+                self.open.insert(edits, Edited(edit_line(data)))
             case _:
                 pass
 
