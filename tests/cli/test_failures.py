@@ -32,7 +32,9 @@ except SystemExit:
     assert "doctor" in done.stdout
 
 
-@pytest.mark.parametrize("command", ["dev", "worker", "chat", "send", "lanes", "show", "cancel", "doctor"])
+@pytest.mark.parametrize(
+    "command", ["dev", "worker", "chat", "send", "lanes", "show", "export", "import", "cancel", "doctor"]
+)
 def test_each_command_has_help_and_json(command: str, capsys: pytest.CaptureFixture[str]):
     assert run([command, "--help"]) == 0
     assert "--json" in capsys.readouterr().out
@@ -108,6 +110,7 @@ def test_bad_input_is_one_line_and_exit_code_2_before_anything_is_connected(
     [
         ["lanes"],
         ["show", "c", "talker"],
+        ["export", "c", "talker"],
         ["cancel", "c", "talker", "t"],
         ["send", "shop.py", "c", "talker", "hi"],
         ["chat", "shop.py", "talker"],

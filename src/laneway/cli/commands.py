@@ -159,6 +159,62 @@ def show(
 
 
 @_app.command()
+def export(
+    conversation: _Conversation,
+    agent: _Agent,
+    app: Annotated[
+        str | None, typer.Option(metavar="APP", help="Export the lane of the agent's contract in this application.")
+    ] = None,
+    contract: Annotated[str | None, typer.Option(metavar="DIGEST", help="Export the lane of this contract.")] = None,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where to; - for standard output.")
+    ] = "-",
+    data_dir: _DataDir = _DATA_DIR,
+    as_json: _Json = False,
+) -> None:
+    """Write a lane's history as JSON.
+
+    The committed messages, as a list in their framework's own form.
+    """
+    from laneway.cli.transfer import export_lane
+
+    _run(
+        export_lane(conversation, agent, app=app, contract=contract, output=output, data_dir=data_dir, as_json=as_json),
+        as_json=as_json,
+    )
+
+
+@_app.command("import")
+def import_(
+    app: _App,
+    conversation: _Conversation,
+    agent: _Agent,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="what `laneway export` writes; - for standard input")],
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Close unanswered calls, remove results without one, rename reused call ids."),
+    ] = False,
+    turn_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="Names the import: run again, it is not done twice.")
+    ] = None,
+    data_dir: _DataDir = _DATA_DIR,
+    as_json: _Json = False,
+) -> None:
+    """Open a lane with a history from a file.
+
+    It is checked whole before anything is written.
+    """
+    from laneway.cli.transfer import import_history
+
+    _run(
+        import_history(
+            app, conversation, agent, file, repair=repair, turn_id=turn_id, data_dir=data_dir, as_json=as_json
+        ),
+        as_json=as_json,
+    )
+
+
+@_app.command()
 def cancel(
     conversation: _Conversation,
     agent: _Agent,

@@ -2,7 +2,7 @@
 
     0    it did what was asked
     1    it was tried and failed: a turn, a server, what Redis holds
-    2    it could not be tried: the command line, a setting, an APP that does not load
+    2    it could not be tried: the command line, a setting, an APP that does not load, a history to import
     130  Ctrl-C
     141  whoever read the output has gone
 
@@ -19,7 +19,13 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn, cast
 
-from laneway.errors import ConfigurationError, InvalidInput, LanewayError, UnknownAgent
+from laneway.errors import (
+    ConfigurationError,
+    HistoryProcessingValidationError,
+    InvalidInput,
+    LanewayError,
+    UnknownAgent,
+)
 
 __all__ = ["DEBUG_VARIABLE", "BadUsage", "NotFound", "code_of", "describe", "guarded", "leave", "report"]
 
@@ -38,7 +44,7 @@ class NotFound(LanewayError):
     """What was asked for is not in Redis."""
 
 
-_REFUSALS = (BadUsage, ConfigurationError, InvalidInput, UnknownAgent)
+_REFUSALS = (BadUsage, ConfigurationError, HistoryProcessingValidationError, InvalidInput, UnknownAgent)
 
 
 def guarded(action: Callable[[], int | None], *, as_json: bool) -> int:
@@ -99,12 +105,14 @@ def report(error: Exception, *, as_json: bool) -> int:
 
 
 def describe(error: Exception) -> dict[str, object]:
-    """An error as the CLI's JSON has it: its stable code and its message, and the turn that it is about."""
+    """An error as the CLI's JSON has it: its stable code, its message, and the turn or the message it is about."""
     code = error.code if isinstance(error, LanewayError) else "InternalError"
     found: dict[str, object] = {"error": code, "message": message_of(error)}
     for name in ("turn_id", "error_type", "error_message"):
         if (value := getattr(error, name, None)) is not None:
             found[name] = value
+    if isinstance(error, HistoryProcessingValidationError):
+        found |= {"rule": error.rule, "index": error.index}
     return found
 
 
