@@ -39,10 +39,11 @@ from laneway.errors import (
 )
 from laneway.history.cache import HeldHistory, HistoryCache
 from laneway.history.checkpoints import CheckpointRef, StoredEntry
+from laneway.history.heads import Fence, LoadedTurn, TurnEnded
 from laneway.history.lanes import LaneKey
 from laneway.history.origins import EntryMetadata
 from laneway.history.records import EventKind, LaneEvent, StepAttempt, TurnRecord, TurnTally, TurnUsage
-from laneway.history.store import Fence, HistoryStore, LoadedTurn, TurnEnded
+from laneway.history.store import HistoryStore
 
 __all__ = ["Steps"]
 

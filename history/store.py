@@ -10,7 +10,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Literal, cast
 
@@ -37,12 +37,13 @@ from laneway.errors import (
     TurnConflict,
 )
 from laneway.history import layout
-from laneway.history.checkpoints import EMPTY, CheckpointRef, StoredEntry, decode_entries, encode_entries
+from laneway.history.checkpoints import DIGEST_BYTES, CheckpointRef, StoredEntry, decode_entries, encode_entries
+from laneway.history.heads import Fence, Head, LoadedTurn, TurnEnded, checked_entries, lost, pairs_of, read_head
 from laneway.history.lanes import LaneKey
 from laneway.history.layout import Answer, LaneNames, conversation_name
 from laneway.history.records import TERMINAL, EventKind, LaneEvent, TurnRecord
 
-__all__ = ["Durability", "Fence", "Head", "HistoryStore", "LoadedTurn", "TurnEnded"]
+__all__ = ["Durability", "HistoryStore"]
 
 Durability = Literal["auto", "aof", "none"]
 """When a commit is acknowledged: once the server says that it is on disk (`aof`), at once (`none`), or as the server's
@@ -52,67 +53,6 @@ file)."""
 _WAIT_FOR_DISK = timedelta(seconds=10)
 # Later than any attempt at a step.
 _DECIDED = 2**31
-
-
-class TurnEnded(StaleTurn):
-    """The turn has ended already; nothing was written.
-
-    Attributes:
-        record: how it ended.
-    """
-
-    def __init__(self, record: TurnRecord) -> None:
-        super().__init__(f"turn {record.turn_id!r} has ended already ({record.outcome}): nothing was written")
-        self.record = record
-
-
-@dataclass(frozen=True)
-class Fence:
-    """Who writes: an attempt at a step of a turn, on top of a version of the head."""
-
-    lane: LaneKey
-    turn_id: str
-    step: int = 0
-    attempt: int = 1
-    version: int | None = None
-
-
-@dataclass(frozen=True)
-class Head:
-    """A lane's committed state.
-
-    Attributes:
-        version: how many commits there were.
-        checkpoint: where its history ends.
-        turn_id: the turn that moved it here; None for a lane that has committed nothing.
-        extras: what adapters keep beside the history, committed with it: usage checkpoint, response-id continuation.
-    """
-
-    version: int = 0
-    checkpoint: CheckpointRef = EMPTY
-    turn_id: str | None = None
-    extras: Mapping[str, object] = field(default_factory=dict[str, object])
-
-
-@dataclass(frozen=True)
-class LoadedTurn:
-    """What a step begins from.
-
-    Attributes:
-        head: the lane's head.
-        entries: the committed entries from index `first` on.
-        first: 0, or the length of the checkpoint that the caller holds decoded already.
-        staged: the entries that the turn has staged, decoded, in order.
-        stage_checkpoint: the checkpoint that the staged entries lead to.
-        fields: the turn's other fields by name, as `layout` describes them.
-    """
-
-    head: Head
-    entries: Sequence[StoredEntry]
-    first: int
-    staged: Sequence[StoredEntry]
-    stage_checkpoint: CheckpointRef
-    fields: Mapping[str, bytes]
 
 
 class HistoryStore:
@@ -218,23 +158,23 @@ class HistoryStore:
             started.to_json(),
             retried.to_json(),
         )
-        head = _head(_pairs(heads))
+        head = read_head(pairs_of(heads))
         base = head.checkpoint
         try:
             if first == base.length and first and base.digest != held.digest:
                 raise lost(base, "the head names another last entry")
-            decoded = _checked(entries, base, first=first, after=held.digest if first else "")
+            decoded = checked_entries(entries, base, first=first, after=held.digest if first else "")
         except (CheckpointLost, CheckpointCorrupt):
             if not first:
                 raise
             # What the caller holds is not of this history: it must be told of damage only for what is stored.
             first, entries = 0, await self._entries(fence.lane, base.epoch, 0, base.length)
-            decoded = _checked(entries, base, first=0, after="")
-        turn = _pairs(fields)
+            decoded = checked_entries(entries, base, first=0, after="")
+        turn = pairs_of(fields)
         staged_epoch = int(turn.get("se", b"-1"))
         root = base if staged_epoch == base.epoch else CheckpointRef(max(staged_epoch, 0), 0, "")
         staged = decode_entries(stage, after=root.digest, epoch=root.epoch, first_index=root.length)
-        tip = stage[-1][:16].hex() if stage else root.digest
+        tip = stage[-1][:DIGEST_BYTES].hex() if stage else root.digest
         checkpoint = CheckpointRef(root.epoch, root.length + len(stage), tip) if staged_epoch >= 0 else base
         return LoadedTurn(head, decoded, first, staged, checkpoint, turn)
 
@@ -371,7 +311,7 @@ class HistoryStore:
     async def head(self, lane: LaneKey) -> Head:
         """The lane's head; version 0 for one that has committed nothing."""
         fields: dict[bytes, bytes] = await _answer(self._redis.hgetall(self.names(lane).head))
-        return _head({name.decode(): value for name, value in fields.items()})
+        return read_head({name.decode(): value for name, value in fields.items()})
 
     async def history(self, lane: LaneKey, checkpoint: CheckpointRef) -> list[StoredEntry]:
         """The entries of a checkpoint, each checked against the digest chain.
@@ -380,7 +320,7 @@ class HistoryStore:
             CheckpointLost, CheckpointCorrupt: they are missing or altered.
         """
         entries = await self._entries(lane, checkpoint.epoch, 0, checkpoint.length)
-        return list(_checked(entries, checkpoint, first=0, after=""))
+        return list(checked_entries(entries, checkpoint, first=0, after=""))
 
     async def entry(self, lane: LaneKey, checkpoint: CheckpointRef) -> StoredEntry:
         """The last entry of a checkpoint.
@@ -391,7 +331,9 @@ class HistoryStore:
         first = max(checkpoint.length - 2, 0)
         entries = await self._entries(lane, checkpoint.epoch, first, checkpoint.length)
         after = entries[0][:16].hex() if first and entries else ""
-        return _checked(entries[1:] if first else entries, checkpoint, first=first + bool(first), after=after)[-1]
+        return checked_entries(entries[1:] if first else entries, checkpoint, first=first + bool(first), after=after)[
+            -1
+        ]
 
     async def events(self, lane: LaneKey, *, after: str = "0-0", count: int = 500) -> list[LaneEvent]:
         """The lane's events after one of them, oldest first."""
@@ -515,38 +457,6 @@ async def _answer(call: Awaitable[Any]) -> Any:
         # Before Python 3.12 a timeout that the client puts around its socket may swallow a cancellation.
         raise asyncio.CancelledError
     return answer
-
-
-def lost(checkpoint: CheckpointRef, why: str) -> CheckpointLost:
-    """The error for committed history that is missing."""
-    return CheckpointLost(
-        f"committed history is missing from Redis ({why}; checkpoint {checkpoint}). Nothing was sent; restore Redis "
-        "from a backup that has this lane, or start a new conversation"
-    )
-
-
-def _checked(encoded: Sequence[bytes], base: CheckpointRef, *, first: int, after: str) -> Sequence[StoredEntry]:
-    if len(encoded) != base.length - first:
-        raise lost(base, f"epoch {base.epoch} has {first + len(encoded)} entries of {base.length}")
-    entries = decode_entries(encoded, after=after, epoch=base.epoch, first_index=first)
-    if encoded and encoded[-1][:16].hex() != base.digest:
-        raise lost(base, "the head names another last entry")
-    return entries
-
-
-def _head(fields: Mapping[str, bytes]) -> Head:
-    if not fields:
-        return Head()
-    return Head(
-        version=int(fields["v"]),
-        checkpoint=CheckpointRef(int(fields["e"]), int(fields["n"]), fields["d"].decode()),
-        turn_id=fields["t"].decode(),
-        extras=json.loads(fields["x"]),
-    )
-
-
-def _pairs(flat: Sequence[bytes]) -> dict[str, bytes]:
-    return {flat[i].decode(): flat[i + 1] for i in range(0, len(flat), 2)}
 
 
 def _text(value: object) -> str:

@@ -17,7 +17,8 @@ from unittest.mock import patch
 
 import laneway.worker
 from laneway.history.checkpoints import CheckpointRef, StoredEntry
-from laneway.history.store import Fence, HistoryStore
+from laneway.history.heads import Fence
+from laneway.history.store import HistoryStore
 from laneway.local import find_running
 
 from examples.demo.agent import MODEL_VARIABLE, Scratch, build_app

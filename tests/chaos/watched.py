@@ -14,7 +14,8 @@ from itertools import count
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from laneway.errors import StaleTurn
-from laneway.history.store import Fence, HistoryStore, LoadedTurn
+from laneway.history.heads import Fence, LoadedTurn
+from laneway.history.store import HistoryStore
 
 from tests.chaos.ledger import Ledger
 

@@ -8,9 +8,10 @@ import pytest
 
 from laneway.errors import StaleTurn
 from laneway.history.checkpoints import EMPTY, CheckpointRef, StoredEntry
+from laneway.history.heads import Fence, TurnEnded
 from laneway.history.lanes import LaneKey
 from laneway.history.records import EventKind, LaneEvent, TurnRecord
-from laneway.history.store import Fence, HistoryStore, TurnEnded
+from laneway.history.store import HistoryStore
 
 LANE = LaneKey("conversation", "agent", "contract")
 

@@ -14,9 +14,10 @@ from laneway import Laneway, LocalStack, Settings
 from laneway.connect import connect_redis
 from laneway.errors import ServiceUnavailable, TurnFailed
 from laneway.history.checkpoints import EMPTY, StoredEntry
+from laneway.history.heads import Fence
 from laneway.history.lanes import LaneKey
 from laneway.history.records import EventKind, LaneEvent, TurnRecord
-from laneway.history.store import Durability, Fence, HistoryStore
+from laneway.history.store import Durability, HistoryStore
 
 from tests.lanes.agents import Paced, prompts_of
 

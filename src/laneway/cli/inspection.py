@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from laneway.activities.agents import Agents
     from laneway.client import LaneStatus
     from laneway.history.checkpoints import StoredEntry
+    from laneway.history.heads import Head
     from laneway.history.lanes import LaneKey
     from laneway.history.records import TurnRecord
-    from laneway.history.store import Head, HistoryStore
+from laneway.history.store import HistoryStore
 
 __all__ = ["show_lane"]
 

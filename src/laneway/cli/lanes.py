@@ -15,8 +15,9 @@ from laneway.errors import InvalidInput, ServiceUnavailable
 if TYPE_CHECKING:
     from laneway.activities.agents import Agents
     from laneway.client import LanewayClient
+    from laneway.history.heads import Head
     from laneway.history.lanes import LaneKey
-    from laneway.history.store import Head, HistoryStore
+    from laneway.history.store import HistoryStore
     from laneway.turns import CancelOutcome
 
 __all__ = ["cancel_turn", "check_lane", "choose_lane", "find_lanes", "list_lanes", "newest"]
