@@ -330,7 +330,7 @@ class HistoryStore:
         """
         first = max(checkpoint.length - 2, 0)
         entries = await self._entries(lane, checkpoint.epoch, first, checkpoint.length)
-        after = entries[0][:16].hex() if first and entries else ""
+        after = entries[0][:DIGEST_BYTES].hex() if first and entries else ""
         return checked_entries(entries[1:] if first else entries, checkpoint, first=first + bool(first), after=after)[
             -1
         ]
