@@ -1,0 +1,210 @@
+"""What the stock processors need of Pydantic AI: the text of its messages, text messages, and a model that summarizes.
+
+It is offered to them when this module is imported, which the adapter does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Final, TypeAlias, cast
+
+from pydantic_ai.direct import model_request
+from pydantic_ai.messages import (
+    BaseToolCallPart,
+    BaseToolReturnPart,
+    BinaryContent,
+    CachePoint,
+    CompactionPart,
+    FilePart,
+    FileUrl,
+    ModelMessage,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    ModelResponsePart,
+    RetryFeedbackPart,
+    RetryPromptPart,  # pyright: ignore[reportDeprecated]
+    SpeechPart,
+    StructuredContent,
+    SystemPromptPart,
+    TextContent,
+    TextPart,
+    ThinkingPart,
+    UploadedFile,
+    UserPromptPart,
+)
+from pydantic_ai.models import Model, infer_model
+
+from laneway.activities.adapter import RetryPolicy
+from laneway.activities.pydantic_messages import PydanticDialect
+from laneway.activities.pydantic_models import stop_sdk_retries, told_apart
+from laneway.activities.retries import TransientFailure
+from laneway.history.context import HistoryProcessor
+from laneway.history.estimation import estimate_message
+from laneway.history.processor_native import Line, offer_native_text
+from laneway.history.processors import compose
+
+__all__ = ["Processors", "PydanticSummarizer", "PydanticText", "one_processor"]
+
+Processors: TypeAlias = HistoryProcessor[ModelMessage] | Sequence[HistoryProcessor[ModelMessage]]
+"""A history processor, or several that run one after the other."""
+
+_DIALECT: Final = PydanticDialect()
+
+
+def one_processor(given: Processors | None) -> HistoryProcessor[ModelMessage] | None:
+    """The processor, or those of a list as one.
+
+    Raises:
+        ValueError: the list is empty.
+    """
+    return compose(*cast("Sequence[HistoryProcessor[ModelMessage]]", given)) if isinstance(given, Sequence) else given
+
+
+@dataclass(frozen=True)
+class PydanticSummarizer:
+    """Asks a Pydantic AI model for a summary. It is retried as the turn's own requests are, though not for as long.
+
+    Attributes:
+        model: the model, or its name.
+        retry_policy: how requests that failed on their way are retried.
+    """
+
+    model: Model | str
+    retry_policy: RetryPolicy = field(
+        default=RetryPolicy(max_attempts=3, first_delay=timedelta(seconds=1), max_delay=timedelta(seconds=20))
+    )
+
+    async def __call__(self, request: str) -> str:
+        """The text of the model's answer.
+
+        Raises:
+            ValueError: the answer was cut off: what it leaves out would be lost.
+        """
+        model = infer_model(self.model)
+        stop_sdk_retries(model)
+        response = await self._answer(model, [ModelRequest.user_text_prompt(request)])
+        if response.finish_reason in ("length", "content_filter", "error") or response.state != "complete":
+            raise ValueError(
+                f"the summary of {model.model_id} was cut off ({response.finish_reason or response.state})"
+            )
+        return "\n".join(part.content for part in response.parts if isinstance(part, TextPart))
+
+    async def _answer(self, model: Model, messages: list[ModelMessage]) -> ModelResponse:
+        delay, policy = self.retry_policy.first_delay, self.retry_policy
+        for attempt in range(1, policy.max_attempts + 1):
+            try:
+                return await model_request(model, messages)
+            except Exception as error:
+                told = told_apart(error)
+                if not isinstance(told, TransientFailure) or attempt == policy.max_attempts:
+                    raise
+                wait = delay if told.retry_after is None else told.retry_after
+                if wait > policy.max_delay:
+                    raise
+            await asyncio.sleep(wait.total_seconds())
+            delay = min(delay * policy.backoff, policy.max_delay)
+        raise AssertionError("the last attempt returns or raises")
+
+
+class PydanticText:
+    """Text of `ModelMessage`s, as `NativeText` asks."""
+
+    def tokens(self, message: ModelMessage) -> int:
+        """The conservative estimate of one message, in tokens."""
+        return estimate_message(_DIALECT, message)
+
+    def lines(self, message: ModelMessage) -> Sequence[Line]:
+        """Everything that a message says, in order."""
+        parts: Sequence[ModelRequestPart | ModelResponsePart] = message.parts
+        return [line for part in parts for line in _lines(part) if line.text or line.kind == "call"]
+
+    def user_text(self, text: str) -> ModelMessage:
+        """A request with this text as its prompt."""
+        return ModelRequest(parts=[UserPromptPart(text)])
+
+    def is_bound(self, message: ModelMessage) -> bool:
+        """Whether it holds thinking that Claude signed."""
+        return bool(_DIALECT.bound_reasoning(message))
+
+    def summarizer(self, model: object) -> PydanticSummarizer:
+        """What asks a model of Pydantic AI.
+
+        Raises:
+            TypeError: it is neither a model nor a name.
+        """
+        if not isinstance(model, Model | str):
+            raise TypeError(f"model={model!r} cannot summarize: give a Pydantic AI model, or the name of one")
+        return PydanticSummarizer(cast("Model | str", model))
+
+
+def _lines(part: ModelRequestPart | ModelResponsePart) -> Iterator[Line]:
+    match part:
+        case SystemPromptPart():
+            yield Line("system", part.content)
+        case UserPromptPart():
+            items: Sequence[object] = [part.content] if isinstance(part.content, str) else part.content
+            for item in items:
+                match item:
+                    case StructuredContent():
+                        yield Line("user", item.render())
+                    case TextContent():
+                        yield Line("user", item.content)
+                    case CachePoint():
+                        continue
+                    case str():
+                        yield Line("user", item)
+                    case _:
+                        yield Line("user", str(_described(item)), is_file=True)
+        case BaseToolReturnPart():
+            yield Line("result", _result_text(part), part.tool_name)
+        case RetryPromptPart() | RetryFeedbackPart():  # pyright: ignore[reportDeprecated]
+            tool = part.tool_name if isinstance(part, RetryPromptPart) else None  # pyright: ignore[reportDeprecated]
+            yield Line("result" if tool else "retry", part.model_response(), tool)
+        case BaseToolCallPart():
+            yield Line("call", part.args_as_json_str(), part.tool_name)
+        case ThinkingPart():
+            yield Line("thinking", part.content)
+        case TextPart() | SpeechPart():
+            is_user = isinstance(part, SpeechPart) and part.speaker == "user"
+            yield Line("user" if is_user else "assistant", part.content)
+        case CompactionPart():
+            yield Line("assistant", part.content or "")
+        case FilePart():
+            yield Line("assistant", str(_described(part.content)), is_file=True)
+        case _:
+            return  # a record of changed tools, instructions or settings: nothing that was said
+
+
+def _result_text(part: BaseToolReturnPart) -> str:
+    described = replace(part, content=_described(part.content))
+    return "\n".join(str(item) for item in described.content_items(mode="str"))
+
+
+def _described(value: object) -> object:
+    """The value, with a description in place of whatever in it is binary. Bytes as text would be noise, and charged."""
+    match value:
+        case BinaryContent():
+            return f"[{value.media_type}, {len(value.data)} bytes]"
+        case bytes() | bytearray():
+            return f"[binary data, {len(value)} bytes]"
+        case FileUrl():
+            return f"[file at {value.url}]"
+        case UploadedFile():
+            return f"[uploaded file {value.file_id}]"
+        case Mapping():
+            items = cast("Mapping[object, object]", value)
+            if items.get("kind") == "binary" and isinstance(data := items.get("data"), str):
+                # As it is after it was stored inside something else: base64, four characters to three bytes.
+                return f"[{items.get('media_type')}, {len(data.rstrip('=')) * 3 // 4} bytes]"
+            return {key: _described(item) for key, item in items.items()}
+        case list() | tuple():
+            return [_described(item) for item in cast("Sequence[object]", value)]
+        case _:
+            return value
+
+
+offer_native_text("pydantic_ai", PydanticText())
