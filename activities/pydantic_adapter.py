@@ -42,11 +42,12 @@ from laneway.activities.pydantic_run import (
     restore,
     runs_tools,
 )
+from laneway.activities.pydantic_summary import Processors, one_processor
 from laneway.activities.pydantic_tools import LaneCapability, StreamingLaneCapability
 from laneway.activities.retries import SerializationFailed
 from laneway.errors import ConfigurationError, InvalidInput
 from laneway.history.callbacks import callback_name
-from laneway.history.context import HistoryProcessor, HistoryProcessorCondition
+from laneway.history.context import HistoryProcessorCondition
 from laneway.history.origins import EntryMetadata
 from laneway.history.records import EventKind
 from laneway.history.repair import ImportRepair
@@ -74,7 +75,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         retry_policy: how model requests that failed on their way are retried. The provider SDKs' own retries are
             switched off in a worker, since they pay twice for an answer that was cut.
         stream: whether model requests are streamed, so that text is seen as it comes. None: where the model can.
-        history_processor: edits the history before every model request; see docs/history.md.
+        history_processor: edits the history before every model request; several run in order. See docs/history.md.
         history_processor_condition: says before each request whether it does; always, where there is none.
 
     Raises:
@@ -93,7 +94,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         usage_limits: UsageLimits | None = None,
         retry_policy: RetryPolicy | None = None,
         stream: bool | None = None,
-        history_processor: HistoryProcessor[ModelMessage] | None = None,
+        history_processor: Processors | None = None,
         history_processor_condition: HistoryProcessorCondition | None = None,
     ) -> None:
         if not isinstance(cast("object", agent), AbstractAgent):
@@ -113,6 +114,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         self._usage_limits = usage_limits
         self._retry_policy = retry_policy or RetryPolicy()
         self._stream = stream
+        history_processor = one_processor(history_processor)
         self._processing = in_force(
             [HistoryProcessingSettings(processor=history_processor, condition=history_processor_condition)]
         )
