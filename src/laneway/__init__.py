@@ -25,6 +25,14 @@ if TYPE_CHECKING:
     )
     from laneway.history.groups import HistoryGroup
     from laneway.history.origins import HistoryOrigin
+    from laneway.history.processors import (
+        ClearToolResultsProcessor,
+        LimitWarnerProcessor,
+        SlidingWindowProcessor,
+        SummarizationProcessor,
+        create_sliding_window_processor,
+        create_summarization_processor,
+    )
     from laneway.history.records import EventKind, LaneEvent, TurnRecord, TurnUsage
     from laneway.history.scopes import HistoryProcessingSettings
     from laneway.local import LocalStack
@@ -33,6 +41,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "CheckpointRef": "laneway.history.checkpoints",
+    "ClearToolResultsProcessor": "laneway.history.processors",
     "Conversation": "laneway.client",
     "EventKind": "laneway.history.records",
     "HistoryGroup": "laneway.history.groups",
@@ -49,18 +58,24 @@ _HOMES = {
     "Laneway": "laneway.app",
     "LanewayClient": "laneway.client",
     "LanewayError": "laneway.errors",
+    "LimitWarnerProcessor": "laneway.history.processors",
     "LocalStack": "laneway.local",
     "PydanticAdapter": "laneway.activities.pydantic_adapter",
     "RetryPolicy": "laneway.activities.adapter",
     "Settings": "laneway.settings",
+    "SlidingWindowProcessor": "laneway.history.processors",
+    "SummarizationProcessor": "laneway.history.processors",
     "Turn": "laneway.turns",
     "TurnRecord": "laneway.history.records",
     "TurnResult": "laneway.turns",
     "TurnUsage": "laneway.history.records",
+    "create_sliding_window_processor": "laneway.history.processors",
+    "create_summarization_processor": "laneway.history.processors",
 }
 
 __all__ = [
     "CheckpointRef",
+    "ClearToolResultsProcessor",
     "Conversation",
     "EventKind",
     "HistoryGroup",
@@ -77,14 +92,19 @@ __all__ = [
     "Laneway",
     "LanewayClient",
     "LanewayError",
+    "LimitWarnerProcessor",
     "LocalStack",
     "PydanticAdapter",
     "RetryPolicy",
     "Settings",
+    "SlidingWindowProcessor",
+    "SummarizationProcessor",
     "Turn",
     "TurnRecord",
     "TurnResult",
     "TurnUsage",
+    "create_sliding_window_processor",
+    "create_summarization_processor",
 ]
 
 
