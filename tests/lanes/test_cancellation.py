@@ -131,3 +131,24 @@ async def test_a_turn_whose_submit_was_never_accepted_is_unknown(bench: Bench, c
     await conversation.ask("agent", "first")
     await client.store.put_input(conversation.lane("agent"), "orphan", digest="d", prompt=b'"hello"', claim="dead")
     assert await conversation.turn("agent", "orphan").cancel() == "unknown"
+
+
+async def test_a_turn_of_many_steps_is_cancelled_wherever_it_is(bench: Bench, conversation_id: str):
+    """Swept over its course: in a step, between two, in its tools, about its commit. One outcome, and no trace."""
+    paced = Paced()
+    paced.thread_gate.set()
+    paced.release("slow")
+    client = await bench.serve(paced.agents())
+    conversation = client.conversation(conversation_id)
+    committed: list[str] = []
+    for n in range(50):
+        turn = await conversation.submit("agent", f"tools {n}")
+        await asyncio.sleep(0.004 * n)
+        answer = await turn.cancel()
+        record = await turn.record()
+        assert (answer, record.outcome) in [("cancelled", "cancelled"), ("already_committed", "committed")]
+        if record.outcome == "committed":
+            committed.append(f"tools {n}")
+    assert prompts_of(await conversation.messages("agent")) == committed
+    keys = [key async for key in client.store._redis.scan_iter(f"{client.settings.redis_prefix}:*")]
+    assert not [key for key in keys if b":turn:" in key or b":stage:" in key]

@@ -54,3 +54,16 @@ async def test_an_idle_lane_completes_and_starts_again_with_the_next_submit(benc
 
     await asyncio.gather(*(converse(str(lane)) for lane in range(100)))
     assert len(paced.asked) == len(set(paced.asked)) == 1000
+
+
+async def test_a_lane_continues_as_new_when_temporal_suggests_it(bench: Bench, conversation_id: str):
+    """Long before the count says so, Temporal finds the history long enough: after some 4,000 events."""
+    paced = Paced()
+    client = await bench.serve(paced.agents(), max_turns_per_run=5000, queue_limit=500)
+    conversation = client.conversation(conversation_id)
+    turns = await asyncio.gather(*(conversation.submit("agent", f"turn {n}") for n in range(400)))
+    await asyncio.gather(*(turn.result() for turn in turns))
+    assert paced.asked == [f"turn {n}" for n in range(400)]
+    handle = client.temporal.get_workflow_handle(conversation.lane("agent").workflow_id)
+    first = (await handle.fetch_history()).events[0].workflow_execution_started_event_attributes
+    assert first.continued_execution_run_id
