@@ -47,7 +47,8 @@ def check_messages(body: Json, messages: list[Json], *, alternate: bool = False)
 
     The API takes consecutive messages of one role for one turn; ``alternate`` refuses them, as it once did.
     """
-    if messages[0]["role"] != "user":
+    # What stands before a compaction is ignored, so clients leave it out and open with the answer that holds it.
+    if messages[0]["role"] != "user" and "compaction" not in (block.get("type") for block in messages[0]["content"]):
         raise Refusal('messages: first message must use the "user" role')
     if alternate:
         for before, after in pairwise(messages):

@@ -1,0 +1,74 @@
+"""One model request of an adapter, taken without servers of Laneway's: what it does to a history goes over the wire."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelRequest
+from pydantic_ai.models import Model
+from pydantic_ai.usage import RunUsage
+
+from laneway import PydanticAdapter
+from laneway.activities.adapter import StepResult, StepWork
+from laneway.activities.journal import ToolJournal
+from laneway.activities.pydantic_run import RunState
+from laneway.history.checkpoints import CheckpointRef
+from laneway.history.origins import EntryMetadata
+
+
+def agent_of(model: Model) -> Agent[None, str]:
+    """An agent with the tool that histories here call."""
+    agent: Agent[None, str] = Agent(model, instructions="Be brief.")
+    agent.tool_plain(name="stock")(lambda q: {"left": q})
+    return agent
+
+
+async def ask(
+    agent: Agent[None, str],
+    messages: Sequence[ModelMessage],
+    entries: Sequence[EntryMetadata],
+    processor: Any,
+    *,
+    request_index: int = 1,
+    extras: dict[str, object] | None = None,
+) -> StepResult[ModelMessage]:
+    """Send a history that ends with a request, through a history processor."""
+
+    async def unused(*_: Any) -> None:
+        return None
+
+    pending = messages[-1]
+    assert isinstance(pending, ModelRequest)
+    known = dict(extras or {})
+    state = RunState(
+        position="request",
+        pending=pending,
+        usage=RunUsage(),
+        run_step=request_index - 1,
+        prefix=known.get("prefix"),  # type: ignore[arg-type]
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        adapter = PydanticAdapter(agent, history_processor=processor, stream=False)
+    return await adapter.step(
+        StepWork(
+            conversation="c",
+            turn_id="turn-9",
+            step=request_index,
+            attempt=1,
+            prompt=b'"unused"',
+            history=tuple(messages[:-1]),
+            entries=tuple(entries[:-1]),
+            base_length=0,
+            checkpoint=CheckpointRef(0, len(messages) - 1, "0" * 32),
+            extras=known,
+            lane_id="lane",
+            state=state.to_json(),
+            journal=ToolJournal({}, unused),
+            stage=unused,
+            emit=lambda kind, data: None,
+        )
+    )
