@@ -1,0 +1,101 @@
+"""The example cases: what a stock processor keeps, and what it refuses where it is made."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic_ai.exceptions import ModelHTTPError
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from laneway.activities.adapter import RetryPolicy
+from laneway.activities.pydantic_summary import PydanticSummarizer
+from laneway.errors import HistoryProcessingError
+from laneway.history.processors import create_sliding_window_processor, create_summarization_processor
+
+from tests.history.edits import Context, messages_of, says
+from tests.processors.passes import passed
+
+CASES = Path(__file__).parent / "cases"
+
+
+def cases(kind: str) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in sorted(CASES.glob(f"{kind}-*.json"))]
+
+
+def by_id(case: dict[str, Any]) -> str:
+    return str(case["id"])
+
+
+def _model(case: dict[str, Any]) -> FunctionModel:
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if status := case.get("reply_status"):
+            raise ModelHTTPError(status, "summarizer", "the provider's own words")
+        return ModelResponse(parts=[TextPart(case["reply"])])
+
+    return FunctionModel(answer, model_name="summarizer")
+
+
+def _processor(case: dict[str, Any], *, on_failure: Any = "raise") -> Any:
+    if case["processor"] == "sliding_window":
+        return create_sliding_window_processor(**case["config"])
+    # Not retried here, so that nobody waits.
+    once = PydanticSummarizer(_model(case), RetryPolicy(max_attempts=1))
+    return create_summarization_processor(summarizer=once, on_failure=on_failure, **case["config"])
+
+
+@pytest.mark.parametrize("case", cases("stock"), ids=by_id)
+async def test_a_stock_processor_keeps_what_the_case_says(case: dict[str, Any]) -> None:
+    messages = messages_of(case["pydantic_ai"]["messages"])
+    before = [says(message) for message in messages]
+    returned: list[bytes] = []
+    processor = _processor(case)
+
+    async def recording(ctx: Context) -> Any:
+        result = await processor(ctx)
+        returned.extend(says(message) for message in result)
+        return result
+
+    if case["expect"]["verdict"] == "error":
+        with pytest.raises(HistoryProcessingError):
+            await passed(recording, messages)
+        assert returned == []
+    else:
+        outcome = await passed(recording, messages)
+        assert outcome.verdict == case["expect"]["verdict"]
+        assert [before.index(one) if one in before else "new" for one in returned] == case["pydantic_ai"]["kept"]
+    assert [says(message) for message in messages] == before
+
+
+async def test_a_model_that_is_given_summarizes() -> None:
+    """The case of a summary, with the model itself and not a function around it."""
+    case = next(case for case in cases("stock") if case["id"] == "stock-16-summary")
+    messages = messages_of(case["pydantic_ai"]["messages"])
+    outcome = await passed(create_summarization_processor(_model(case), **case["config"]), messages)
+    assert b"They spoke of ports." in says(outcome.messages[0])
+
+
+async def test_a_failed_summary_can_let_the_turn_go_on() -> None:
+    """Nothing changes, and nothing of the error is in the history."""
+    case = next(case for case in cases("stock") if case["id"] == "stock-17-summary-fails")
+    messages = messages_of(case["pydantic_ai"]["messages"])
+    outcome = await passed(_processor(case, on_failure="keep"), messages)
+    assert outcome.verdict == "no-op"
+    assert outcome.messages is messages
+
+
+@pytest.mark.parametrize("case", cases("config"), ids=by_id)
+@pytest.mark.parametrize("processor", ["sliding_window", "summarization"])
+def test_what_cannot_work_is_refused_where_it_is_made(case: dict[str, Any], processor: str) -> None:
+    config = case["config"]
+    value = str(config["trigger"][0][1])
+    create = {
+        "sliding_window": create_sliding_window_processor,
+        "summarization": partial(create_summarization_processor, "test:summarizer"),
+    }
+    with pytest.raises(ValueError, match=value):
+        create[processor](**config)
