@@ -132,15 +132,18 @@ class Steps:
         lane = LaneKey(request.c, request.a, request.k)
         fence = Fence(lane, request.t, request.n)
         error_type, error_message = (*request.e, None, None)[:2]
+        fields = await self._store.unfinished(lane, request.t)
         record = TurnRecord(
             turn_id=request.t,
             outcome=request.o,
             prompt_digest=request.p,
-            started_at=None,
+            started_at=int(fields["b"]) / 1000 if "b" in fields else None,
             ended_at=time.time(),
             steps=request.n,
+            tally=_last_tally(fields),
             error_type=error_type,
             error_message=error_message,
+            attempts=tuple(_failed_attempts(fields)),
         )
         record = await self._store.abort(fence, record, decided=True)
         return StepOutcome(record.outcome, 0)
@@ -438,6 +441,15 @@ def _latest(fields: Mapping[str, bytes], step: int) -> tuple[TurnTally, bytes | 
         value = fields[f"s{step - 1}"]
     length, _, rest = value.partition(b"|")
     return TurnTally.from_json(rest[: int(length)]), rest[int(length) :]
+
+
+def _last_tally(fields: Mapping[str, bytes]) -> TurnTally:
+    """What a turn had used and edited when it was stopped, as far as it was staged."""
+    staged = [(int(name[1:]), name) for name in fields if name[0] in "ms" and name[1:].isdigit()]
+    if not staged:
+        return TurnTally()
+    length, _, rest = fields[max(staged)[1]].partition(b"|")
+    return TurnTally.from_json(rest[: int(length)])
 
 
 def _tally(attempt: _Attempt, result: StepResult[Any]) -> TurnTally:

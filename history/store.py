@@ -303,6 +303,11 @@ class HistoryStore:
         """Whether a turn of that id was submitted and has not ended."""
         return bool(await _answer(self._redis.exists(self.names(lane).turn(turn_id))))
 
+    async def unfinished(self, lane: LaneKey, turn_id: str) -> dict[str, bytes]:
+        """What an unfinished turn has staged, by field, as `layout` describes them; empty where it has ended."""
+        fields: dict[bytes, bytes] = await _answer(self._redis.hgetall(self.names(lane).turn(turn_id)))
+        return {name.decode(): value for name, value in fields.items()}
+
     async def prompt(self, lane: LaneKey, turn_id: str) -> bytes | None:
         """An unfinished turn's prompt, or None."""
         prompt: bytes | None = await _answer(self._redis.hget(self.names(lane).turn(turn_id), "in"))

@@ -57,6 +57,7 @@ class LaneWorkflow:
         self._timers: dict[str, asyncio.Task[None]] = {}
         self._last_active = 0.0
         self._idle = False
+        self._stopped = False
         self._ended_here = 0
 
     @workflow.run
@@ -66,11 +67,24 @@ class LaneWorkflow:
         for turn in self._queue.waiting:
             self._watch_deadline(turn)
         idleness = asyncio.create_task(self._watch_idleness())
+        try:
+            await self._serve(idleness)
+        except asyncio.CancelledError:
+            # An operator cancels the workflow. What it holds ends, each turn with its record; the history stays, and
+            # the next submit starts the lane again.
+            for turn in list(self._queue.waiting):
+                self._end_turn(Ending(turn.id, "cancelled"))
+            await workflow.wait_condition(self._is_settled)
+            raise
+
+    async def _serve(self, idleness: asyncio.Task[None]) -> None:
         while True:
             await workflow.wait_condition(lambda: bool(self._queue.waiting) or self._idle)
             if self._queue.waiting:
                 await self._take(self._queue.next())
                 self._last_active = workflow.time()
+            if self._stopped:
+                raise asyncio.CancelledError
             if self._must_continue_as_new():
                 await workflow.wait_condition(self._is_settled)
                 idleness.cancel()
@@ -124,9 +138,9 @@ class LaneWorkflow:
             return await self._running
         except (ActivityError, CancelledError, asyncio.CancelledError) as error:
             if is_cancelled_exception(error):
-                if self._queue.ending is None:
-                    # Nobody asked the lane for it: the workflow itself is being cancelled.
-                    raise
+                # Where nobody asked the lane for it, the workflow itself is being cancelled.
+                self._stopped = self._queue.ending is None
+                self._queue.end_current(Ending(turn.id, "cancelled"))
                 return None
             cause = error.cause if isinstance(error, ActivityError) else None
             kind = (cause.type if isinstance(cause, ApplicationError) else None) or type(cause).__name__

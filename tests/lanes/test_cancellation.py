@@ -123,6 +123,37 @@ async def test_a_cancellation_that_races_the_commit_gives_one_consistent_outcome
     assert prompts_of(await conversation.messages("agent")) == committed
 
 
+async def test_an_operator_who_cancels_the_workflow_ends_its_turns_and_not_its_history(
+    bench: Bench, conversation_id: str
+):
+    """What runs and what waits is cancelled, with its record; the next turn starts the lane again where it was."""
+    paced = Paced()
+    client = await bench.serve(paced.agents())
+    conversation = client.conversation(conversation_id)
+    await conversation.ask("agent", "first")
+    turns = [await conversation.submit("agent", prompt) for prompt in ("wait", "queued", "queued too")]
+    await paced.begun["wait"].wait()
+    await client.temporal.get_workflow_handle(conversation.lane("agent").workflow_id).cancel()
+    assert [(await turn.record()).outcome for turn in turns] == ["cancelled"] * 3
+    assert paced.cancelled == ["wait"]
+    assert (await conversation.ask("agent", "second")).output == "re: second"
+    assert prompts_of(await conversation.messages("agent")) == ["first", "second"]
+
+
+async def test_the_record_of_a_cancelled_turn_says_what_it_had_used(bench: Bench, conversation_id: str):
+    """The answer that its first step paid for is not kept, and not forgotten either."""
+    paced = Paced()
+    client = await bench.serve(paced.agents())
+    conversation = client.conversation(conversation_id)
+    turn = await conversation.submit("agent", "tools")
+    await paced.begun["slow"].wait()
+    paced.thread_gate.set()
+    await turn.cancel()
+    record = await turn.record()
+    assert (record.usage.requests, record.usage.input_tokens) == (1, 1)
+    assert record.started_at is not None
+
+
 async def test_a_turn_whose_submit_was_never_accepted_is_unknown(bench: Bench, conversation_id: str):
     """Its prompt was kept, and its client died before the lane heard of it: the lane is asked, and does not know it."""
     paced = Paced()
