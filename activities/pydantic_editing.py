@@ -83,13 +83,17 @@ def measured(messages: Sequence[ModelMessage], entries: Sequence[EntryMetadata],
 
     An answer's usage holds for exactly what was sent for it, so one from before a rewrite is not looked at.
     """
-    tokens = [entry.estimated_tokens or 0 for entry in entries]
     for index in range(len(messages) - 1, live - 1, -1):
         message = messages[index]
         if isinstance(message, ModelResponse) and message.usage.input_tokens:
-            usage = UsageCheckpoint("", index + 1, message.usage.input_tokens, message.usage.output_tokens)
-            return estimate_request(tokens, usage=usage, digest_of_prefix="")
-    return estimate_request(tokens)
+            # What it measured is not looked at again: a long history costs no more than what came since.
+            usage = UsageCheckpoint("", 0, message.usage.input_tokens, message.usage.output_tokens)
+            return estimate_request(_tokens(entries[index + 1 :]), usage=usage, digest_of_prefix="")
+    return estimate_request(_tokens(entries))
+
+
+def _tokens(entries: Sequence[EntryMetadata]) -> list[int]:
+    return [entry.estimated_tokens or 0 for entry in entries]
 
 
 async def edit(

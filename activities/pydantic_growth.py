@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import is_
 from typing import Any
 
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
@@ -44,11 +45,14 @@ class Growth:
 
     def known(self, messages: Sequence[ModelMessage]) -> list[EntryMetadata]:
         """What is known of each of the messages beside its content."""
-        pairs = [*zip(self.work.history, self.work.entries, strict=True)]
+        stored, entries = self.work.history, self.work.entries
+        if not self._rewrites() and len(messages) >= len(stored) and all(map(is_, stored, messages)):
+            return [*entries, *(describe(one, self.work.turn_id) for one in messages[len(stored) :])]
+        pairs = [*zip(stored, entries, strict=True)]
         for outcome in self._rewrites():
             pairs.extend(zip(outcome.messages, outcome.entries, strict=True))
-        entries = {id(message): entry for message, entry in pairs}
-        return [entries.get(id(one)) or describe(one, self.work.turn_id) for one in messages]
+        known = {id(message): entry for message, entry in pairs}
+        return [known.get(id(one)) or describe(one, self.work.turn_id) for one in messages]
 
     def begin(self, messages: Sequence[ModelMessage]) -> None:
         """The messages, and a request, are about to be sent."""
