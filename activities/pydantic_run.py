@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, Literal, cast
 
 from pydantic import ConfigDict, TypeAdapter
 from pydantic_ai import CallToolsNode, ModelRequestNode
@@ -57,8 +57,6 @@ class RunState:
         usage_before: with a trailing response, the usage before it was asked for.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = JSON_FORM
-
     position: Position
     pending: ModelRequest | None
     usage: RunUsage
@@ -79,14 +77,15 @@ class RunState:
     queue: list[PendingMessage] = field(default_factory=list[PendingMessage])
 
     def to_json(self) -> bytes:
-        return _state.dump_json(self)
+        return _state.dump_json([self])
 
     @classmethod
     def from_json(cls, blob: bytes) -> RunState:
-        return _state.validate_json(blob)
+        return _state.validate_json(blob)[0]
 
 
-_state: TypeAdapter[RunState] = TypeAdapter(RunState)
+# A list, because the form of a dataclass by itself cannot be set from outside.
+_state: TypeAdapter[list[RunState]] = TypeAdapter(list[RunState], config=JSON_FORM)
 
 _Run = AgentRun[Any, Any]
 _Node = Any

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, Literal, cast
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import TypeAdapter
 from pydantic_ai._enqueue import PendingMessage
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, ToolFailed
@@ -43,8 +43,6 @@ Emit = Callable[[EventKind, Mapping[str, object]], None]
 class _Effects:
     """What a call did to its run besides answering it."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = JSON_FORM
-
     queued: list[PendingMessage] = field(default_factory=list[PendingMessage])
 
 
@@ -68,7 +66,7 @@ class _Raised(_Effects):
 
 
 _Finished = _Returned | _ReturnedRich | _Raised
-_finished: TypeAdapter[_Finished] = TypeAdapter(_Finished)
+_finished: TypeAdapter[_Finished] = TypeAdapter(_Finished, config=JSON_FORM)
 
 
 def _encode(tool: str, finished: _Finished) -> bytes:
