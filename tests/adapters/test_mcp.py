@@ -40,7 +40,9 @@ def adapter(ledger: Path, offered: list[list[str]], *, server: str | None = "gro
         return ModelResponse([ToolCallPart(name, arguments or "{}", f"c{len(messages)}")])
 
     command = StdioTransport(sys.executable, ["-m", "tests.support.mcp_server", str(ledger)], cwd=str(ROOT))
-    agent: Agent[None, str] = Agent(FunctionModel(answer), toolsets=[MCPToolset(command, id=server, cache_tools=False)])
+    agent: Agent[None, str] = Agent(
+        FunctionModel(answer), toolsets=[MCPToolset(command, id=server, cache_tools=False, init_timeout=60)]
+    )
     return PydanticAdapter(agent)
 
 
