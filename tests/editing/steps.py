@@ -26,6 +26,36 @@ def agent_of(model: Model) -> Agent[None, str]:
     return agent
 
 
+async def _unused(*_: Any) -> None:
+    return None
+
+
+def work_of(
+    messages: Sequence[ModelMessage], entries: Sequence[EntryMetadata], *, request_index: int = 1
+) -> StepWork[ModelMessage]:
+    """The step that sends a history which ends with a request."""
+    pending = messages[-1]
+    assert isinstance(pending, ModelRequest)
+    state = RunState(position="request", pending=pending, usage=RunUsage(), run_step=request_index - 1)
+    return StepWork(
+        conversation="c",
+        turn_id="turn-9",
+        step=request_index,
+        attempt=1,
+        prompt=b'"unused"',
+        history=tuple(messages[:-1]),
+        entries=tuple(entries[:-1]),
+        base_length=0,
+        checkpoint=CheckpointRef(0, len(messages) - 1, "0" * 32),
+        extras={},
+        lane_id="lane",
+        state=state.to_json(),
+        journal=ToolJournal({}, _unused),
+        stage=_unused,
+        emit=lambda kind, data: None,
+    )
+
+
 async def ask(
     agent: Agent[None, str],
     messages: Sequence[ModelMessage],
@@ -33,42 +63,9 @@ async def ask(
     processor: Any,
     *,
     request_index: int = 1,
-    extras: dict[str, object] | None = None,
 ) -> StepResult[ModelMessage]:
     """Send a history that ends with a request, through a history processor."""
-
-    async def unused(*_: Any) -> None:
-        return None
-
-    pending = messages[-1]
-    assert isinstance(pending, ModelRequest)
-    known = dict(extras or {})
-    state = RunState(
-        position="request",
-        pending=pending,
-        usage=RunUsage(),
-        run_step=request_index - 1,
-        prefix=known.get("prefix"),  # type: ignore[arg-type]
-    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         adapter = PydanticAdapter(agent, history_processor=processor, stream=False)
-    return await adapter.step(
-        StepWork(
-            conversation="c",
-            turn_id="turn-9",
-            step=request_index,
-            attempt=1,
-            prompt=b'"unused"',
-            history=tuple(messages[:-1]),
-            entries=tuple(entries[:-1]),
-            base_length=0,
-            checkpoint=CheckpointRef(0, len(messages) - 1, "0" * 32),
-            extras=known,
-            lane_id="lane",
-            state=state.to_json(),
-            journal=ToolJournal({}, unused),
-            stage=unused,
-            emit=lambda kind, data: None,
-        )
-    )
+    return await adapter.step(work_of(messages, entries, request_index=request_index))
