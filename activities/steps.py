@@ -50,6 +50,7 @@ __all__ = ["Steps"]
 _log = logging.getLogger(__name__)
 
 _MAX_ERROR_CHARS = 4000
+_MAX_UNEXPECTED = 5
 
 
 @dataclass
@@ -124,6 +125,14 @@ class Steps:
             except ServiceUnavailable as error:
                 raise ApplicationError(str(error), type=error.code) from error
             except LanewayError as error:
+                return await self._fail(request, fence, error, ())
+            except ApplicationError:
+                raise
+            except Exception as error:
+                # Nothing that a step is known to meet: a stored form that this version cannot read, say. Another
+                # worker may do better; without end it must not go on.
+                if fence.attempt < _MAX_UNEXPECTED:
+                    raise ApplicationError(str(error), type=type(error).__name__) from error
                 return await self._fail(request, fence, error, ())
 
     @activity.defn(name=ABORT_TURN)

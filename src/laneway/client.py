@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ from laneway.connect import connect_redis, connect_temporal
 from laneway.errors import InvalidInput, LaneBusy, ServiceUnavailable, TurnConflict
 from laneway.history.callbacks import refuse_reentry
 from laneway.history.checkpoints import CheckpointRef
+from laneway.history.heads import Fence
 from laneway.history.lanes import LaneKey, check_name
 from laneway.history.records import TurnRecord
 from laneway.history.store import HistoryStore
@@ -316,21 +318,28 @@ class LanewayClient:
             except RPCError as error:
                 if error.status is not RPCStatusCode.NOT_FOUND:
                     raise _unavailable(error, "Temporal did not take the cancellation") from error
-                record = await self.store.record(turn.lane, turn.turn_id)
-                return "unknown" if record is None else _CANCELS[record.outcome]
+                # No workflow is open, so nothing has been accepted; what follows finds that out.
             record = await self._ended(turn)
-        return "unknown" if record is None else _CANCELS[record.outcome]
+        return _CANCELS[record.outcome]
 
-    async def _ended(self, turn: Turn) -> TurnRecord | None:
-        """Wait for a turn to end; None where its lane does not know it: its submit was never accepted."""
+    async def _ended(self, turn: Turn) -> TurnRecord:
+        """Wait for a turn to end. Where its lane does not know it, its submit was not accepted: then end it here.
+
+        Redis decides between this and an acceptance that is on its way: a turn that has a record is not run.
+        """
+        store = self.store
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_UNHEARD_AFTER_SECONDS):
                     return await turn.record()
             with suppress(ServiceUnavailable):  # no worker is there to tell: the turn may well be known
                 status = await self.status(turn.lane)
-                if turn.turn_id not in (status.turn, *status.leaving, *status.queue):
-                    return await self.store.record(turn.lane, turn.turn_id)
+                if turn.turn_id in (status.turn, *status.leaving, *status.queue):
+                    continue
+                fields = await store.unfinished(turn.lane, turn.turn_id)
+                if "p" in fields:
+                    record = TurnRecord(turn.turn_id, "cancelled", fields["p"].decode(), None, time.time())
+                    return await store.abort(Fence(turn.lane, turn.turn_id), record, decided=True)
 
     def decode_output(self, agent: str, output: str) -> object:
         """A stored output, of the agent's output type."""

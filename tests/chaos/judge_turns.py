@@ -141,11 +141,17 @@ def _answers(turn: Seen, record: Record | None, lane: LaneLeft) -> Iterator[Viol
         elif record.outcome == "committed" and line.get("steps") != record.steps:
             yield Violation("answer and record differ", turn.turn, f"{line.get('steps')} and {record.steps} steps")
     first_accepted = min((line["t"] for line in turn.accepted), default=None)
+    own = {turn.submits[line["call"]]["prompt"] for line in turn.accepted}
+    if not own:
+        own = {call["prompt"] for call in turn.submits.values() if Plan.from_prompt(call["prompt"]).other is False}
+    if len(own) > 1:
+        yield Violation("two prompts accepted", turn.turn, f"{len(own)} prompts")
     for number, call in turn.submits.items():
         for line in turn.ends[number]:
             if line["k"] == "busy" and first_accepted is not None and call["t"] > first_accepted:
                 yield Violation("known turn called busy", turn.turn, f"call {number} came after its acceptance")
-            if line["k"] == "conflict" and Plan.from_prompt(call["prompt"]).other is False:
+            # Refused as busy, the first prompt leaves its id free: then the one that is accepted is the turn's own.
+            if line["k"] == "conflict" and call["prompt"] in own:
                 yield Violation("its own prompt called a conflict", turn.turn, f"call {number}")
 
 
@@ -156,10 +162,14 @@ def _cancels(turn: Seen, record: Record | None) -> Iterator[Violation]:
     if waiting := asked - answered.keys() - excused:
         yield Violation("cancel without an answer", turn.turn, f"calls {sorted(waiting)}")
     expected = {"committed": "already_committed", "failed": "already_failed", "cancelled": "cancelled"}
+    accepted = {line["call"] for line in turn.accepted}
+    first_call = min((turn.submits[call]["t"] for call in accepted), default=None)
     for line in answered.values():
-        # Each was asked after the turn's acceptance, or after its refusal.
+        # Each was asked after the turn's acceptance, or after its refusal: submitted again later, it may be accepted
+        # then, and was unknown all the same when the cancellation was answered.
         right = expected[record.outcome] if record is not None else "unknown"
-        if line["answer"] != right:
+        early = first_call is not None and line["t"] < first_call
+        if line["answer"] != right and not (early and line["answer"] == "unknown"):
             yield Violation("cancel's answer and record differ", turn.turn, f"{line['answer']}, not {right}")
 
 

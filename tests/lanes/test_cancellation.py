@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from laneway.activities.wire import QueuedTurn
 from laneway.errors import TurnCancelled
 
 from tests.lanes.agents import Paced, prompts_of
@@ -154,14 +155,17 @@ async def test_the_record_of_a_cancelled_turn_says_what_it_had_used(bench: Bench
     assert record.started_at is not None
 
 
-async def test_a_turn_whose_submit_was_never_accepted_is_unknown(bench: Bench, conversation_id: str):
-    """Its prompt was kept, and its client died before the lane heard of it: the lane is asked, and does not know it."""
+async def test_a_turn_whose_submit_was_never_accepted_is_cancelled_for_good(bench: Bench, conversation_id: str):
+    """Its prompt was kept, and its client died before the lane heard of it: it ends, and is not run if it comes."""
     paced = Paced()
     client = await bench.serve(paced.agents())
     conversation = client.conversation(conversation_id)
     await conversation.ask("agent", "first")
     await client.store.put_input(conversation.lane("agent"), "orphan", digest="d", prompt=b'"hello"', claim="dead")
-    assert await conversation.turn("agent", "orphan").cancel() == "unknown"
+    assert await conversation.turn("agent", "orphan").cancel() == "cancelled"
+    assert (await client._update(conversation.lane("agent"), QueuedTurn("orphan", "d"))).s == "new"
+    assert (await conversation.ask("agent", "next")).output == "re: next"
+    assert paced.asked == ["first", "next"]
 
 
 async def test_a_turn_of_many_steps_is_cancelled_wherever_it_is(bench: Bench, conversation_id: str):

@@ -17,7 +17,7 @@ from temporalio.testing import ActivityEnvironment
 from laneway import Conversation, Laneway, LocalStack, PydanticAdapter, Settings
 from laneway.activities.agents import Agents
 from laneway.activities.steps import Steps
-from laneway.activities.wire import StepInput
+from laneway.activities.wire import QueuedTurn, StepInput
 from laneway.connect import connect_redis
 from laneway.errors import (
     CheckpointCorrupt,
@@ -334,3 +334,19 @@ async def test_a_prompt_that_is_lost_before_its_turn_fails_the_turn(
     record = await store.record(lane, "gone")
     assert record is not None
     assert record.error_type == "CheckpointLost"
+
+
+async def test_a_stored_form_that_no_version_reads_fails_the_turn_in_the_end(
+    bench: Bench, redis: Redis, store: HistoryStore, conversation_id: str
+):
+    """It is tried on other workers for a while, and not for ever."""
+    client = await bench.client({"agent": PydanticAdapter(echo())})
+    conversation = client.conversation(conversation_id)
+    lane = conversation.lane("agent")
+    names = store.names(lane)
+    await store.put_input(lane, "turn", digest="d", prompt=b"hello")
+    await redis.hset(names.turn("turn"), "m0", b"written by nobody")
+    await bench.worker({"agent": PydanticAdapter(echo())})
+    await client._update(lane, QueuedTurn("turn", "d"))
+    record = await conversation.turn("agent", "turn").record()
+    assert (record.outcome, record.error_type) == ("failed", "ValueError")
