@@ -6,6 +6,8 @@ prefix and a conversation of its own on them, so tests do not meet, and what one
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 
     from laneway import LocalStack, Settings
     from laneway.history.store import HistoryStore
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    # Started in a shell's background, this process ignores Ctrl-C, and so would every process that a test starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Everything is imported where it is used: tests that need no server do not wait for these.
 
