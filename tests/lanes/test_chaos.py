@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 _SECONDS = 60
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 async def test_a_minute_of_chaos_breaks_no_promise(tmp_path: Path):
     seed = random.randrange(10**6)

@@ -42,6 +42,7 @@ async def _sizes_by_turn(client: LanewayClient, lane: LaneKey) -> list[tuple[int
     return sizes
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 async def test_2000_turns_cost_temporal_the_same_each(bench: Bench, conversation_id: str):
     """At most 12 events and 2.5 KB a turn at turn 10 and at turn 2,000, across continue-as-new."""

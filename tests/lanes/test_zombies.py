@@ -28,7 +28,7 @@ from tests.chaos.crew import spawn
 from tests.chaos.ledger import read_ledger
 from tests.chaos.script import Plan, digest, play
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 # Temporal goes on handing attempts to the frozen worker, which had asked for tasks before: each is lost, one heartbeat
 # timeout after another.
