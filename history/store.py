@@ -82,7 +82,6 @@ class HistoryStore:
         self._prefix = prefix
         self._stage_ttl = str(int(stage_ttl.total_seconds()))
         self._events_max_length = str(events_max_length)
-        self._durability: Durability = durability
         self._wait_for_disk: bool | None = {"auto": None, "aof": True, "none": False}[durability]
         script = redis.register_script
         self._put_input: Any = script(layout.PUT_INPUT)

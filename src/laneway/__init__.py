@@ -1,7 +1,7 @@
 """Laneway: the place where long-running agents live.
 
-Multi-turn agents of Pydantic AI or LangGraph, unchanged, each conversation lane a Temporal workflow, its native
-message history in Redis or Valkey. What is exported here is imported when it is first used, and a framework only with
+Multi-turn agents of Pydantic AI, unchanged, each conversation lane a Temporal workflow, its native message history in
+Redis or Valkey. What is exported here is imported when it is first used, and a framework only with
 its adapter.
 """
 
