@@ -28,13 +28,14 @@ class Codec(Encoder):
     Args:
         serde: a `strict_serializer`.
         digest_key: what digests are keyed with, up to 64 bytes.
+        owner: whose argument `allowed_types` is, for errors.
 
     Attributes:
         records: how nodes are kept.
     """
 
-    def __init__(self, serde: SerializerProtocol, digest_key: bytes = b"") -> None:
-        leaves = Leaves(serde)
+    def __init__(self, serde: SerializerProtocol, digest_key: bytes = b"", *, owner: str = "RedisSaver") -> None:
+        leaves = Leaves(serde, owner=owner)
         self.records = Records(leaves.cipher, digest_key)
         super().__init__(leaves, self.records)
         # A conversation is read over and over, and is nearly the same each time.

@@ -77,10 +77,12 @@ class Leaves:
 
     Args:
         serde: what `strict_serializer` returned. Its cipher is left to the caller, who encrypts whole records.
+        owner: whose argument `allowed_types` is, for errors.
     """
 
-    def __init__(self, serde: SerializerProtocol) -> None:
+    def __init__(self, serde: SerializerProtocol, *, owner: str = "RedisSaver") -> None:
         _listen()
+        self._owner = owner
         self._serde = serde.serde if isinstance(serde, EncryptedSerializer) else serde
         self.cipher: CipherProtocol | None = serde.cipher if isinstance(serde, EncryptedSerializer) else None
 
@@ -95,7 +97,7 @@ class Leaves:
             StoreError: it is, or holds, what is not on the allow-list; or it is of a kind that is never loaded.
         """
         if kind not in _KINDS:
-            raise StoreError(f"a LangGraph checkpoint holds data of the kind {kind!r}, which RedisSaver never loads")
+            raise StoreError(f"stored state holds data of the kind {kind!r}, which {self._owner} never loads")
         refused: list[str] = []
         token = _refused.set(refused)
         try:
@@ -104,7 +106,7 @@ class Leaves:
             _refused.reset(token)
         if refused:
             raise StoreError(
-                f"{refused[0]} is not on the allow-list of types that RedisSaver constructs; if it is your own, name "
-                "it in RedisSaver(allowed_types=[...])"
+                f"{refused[0]} is not on the allow-list of types that {self._owner} constructs; if it is your own, "
+                f"name it in {self._owner}(allowed_types=[...])"
             )
         return value
