@@ -12,8 +12,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from hashlib import blake2b
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
+from laneway.activities.capabilities import Capability
 from laneway.activities.journal import ToolJournal
 from laneway.history.checkpoints import CheckpointRef
 from laneway.history.editing import EditReceipt
@@ -27,8 +28,6 @@ M = TypeVar("M")
 
 IMPORT_MARK = b'{"import":'
 """How the stored form of an import begins, by which a step tells it from a prompt."""
-
-Capability = Literal["history_processing", "streaming"]
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ class Adapter(Protocol[M]):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """What it can do."""
+        """What it can do; the rest is refused before a model is asked. See `laneway.activities.capabilities`."""
         ...
 
     @property

@@ -25,6 +25,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from laneway.activities.adapter import IMPORT_MARK
 from laneway.activities.agents import Agents
+from laneway.activities.capabilities import Capability
 from laneway.activities.wire import (
     CANCEL_TURN,
     LANE_STATUS,
@@ -152,6 +153,14 @@ class LanewayClient:
             InvalidInput: the id cannot be one.
         """
         return Conversation(self, check_name(conversation_id, what="the conversation id"))
+
+    def capabilities(self, agent: str) -> frozenset[Capability]:
+        """What an agent can do here besides taking turns; the rest is refused before a model is asked.
+
+        Raises:
+            UnknownAgent: no agent of that name is registered.
+        """
+        return self.agents[agent].capabilities
 
     async def lanes(self, conversation_id: str | None = None) -> list[LaneKey]:
         """All lanes, or those of one conversation."""

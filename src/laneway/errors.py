@@ -2,6 +2,7 @@
 
     LanewayError
     ├── ConfigurationError            what was set up cannot work; nothing was sent or written
+    │   └── UnsupportedCapability     the agent's adapter cannot do what was asked for
     ├── InvalidInput                  a value of one call was refused; nothing was written
     ├── ServiceUnavailable            Temporal or Redis did not answer
     ├── UnknownAgent                  no agent of that name is registered here
@@ -9,13 +10,16 @@
     ├── TurnConflict                  the turn id is taken by another prompt
     ├── TurnError                     how an accepted turn ended, other than by its commit
     │   ├── TurnFailed
-    │   │   └── TurnTimedOut
+    │   │   ├── TurnTimedOut
+    │   │   └── TurnDenied            a hook refused the prompt
     │   └── TurnCancelled
     ├── StoreError                    what Redis holds, or refuses to hold
     │   ├── CheckpointLost            committed history is missing
     │   ├── CheckpointCorrupt         committed history was altered
     │   ├── StaleTurn                 a write of a turn that has ended, or of an attempt that was replaced
     │   └── StoreFull                 Redis refused a write for want of memory
+    ├── HookError                     a hook failed, or answered what it may not
+    │   └── HookTimedOut              it took too long
     ├── RequestTooLarge               the request would not fit the model's budget
     └── HistoryError
         ├── HistoryProcessingError            the user's callback failed
@@ -36,6 +40,8 @@ __all__ = [
     "HistoryError",
     "HistoryProcessingError",
     "HistoryProcessingValidationError",
+    "HookError",
+    "HookTimedOut",
     "InvalidInput",
     "LaneBusy",
     "LanewayError",
@@ -46,10 +52,12 @@ __all__ = [
     "StoreFull",
     "TurnCancelled",
     "TurnConflict",
+    "TurnDenied",
     "TurnError",
     "TurnFailed",
     "TurnTimedOut",
     "UnknownAgent",
+    "UnsupportedCapability",
 ]
 
 
@@ -65,6 +73,10 @@ class LanewayError(Exception):
 
 class ConfigurationError(LanewayError):
     """What was set up cannot work: a setting, an agent, an adapter. Raised where it is set up, before any I/O."""
+
+
+class UnsupportedCapability(ConfigurationError):
+    """The agent's adapter cannot do what was asked for. Refused before a model is asked; no prompt was kept."""
 
 
 class InvalidInput(LanewayError):
@@ -114,6 +126,19 @@ class TurnTimedOut(TurnFailed):
     """The turn's `timeout` passed, in the queue or while it ran."""
 
 
+class TurnDenied(TurnFailed):
+    """A hook refused the turn. No trace of it is in the lane's history.
+
+    Attributes:
+        reason: the hook's.
+    """
+
+    @property
+    def reason(self) -> str:
+        """The hook's reason."""
+        return self.error_message
+
+
 class TurnCancelled(TurnError):
     """The turn was cancelled before its commit."""
 
@@ -146,6 +171,14 @@ class StaleTurn(StoreError):
 
 class StoreFull(StoreError):
     """Redis refused a write for want of memory. Nothing was written."""
+
+
+class HookError(LanewayError):
+    """A hook raised, or answered what it may not. The turn fails, and nothing is sent after it."""
+
+
+class HookTimedOut(HookError):
+    """A hook did not answer within its time."""
 
 
 class RequestTooLarge(LanewayError):
