@@ -7,7 +7,7 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-EXTRAS := langchain,local,dev
+EXTRAS := langchain,local,dev,bench
 
 # A candidate must run, not only be found: version managers leave commands on PATH that fail when called.
 PYTHON_FITS := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
@@ -69,7 +69,7 @@ contracts: $(STAMP)  ## which module may import which
 packaging: $(STAMP)  ## build the wheel and look at it from outside (part of test)
 	$(BIN)/python -m pytest -m packaging $(ARGS)
 
-bench: $(STAMP)  ## measure
+bench: $(STAMP)  ## measure for a quarter of an hour, beside what others use; ARGS=latency for one measure
 	$(BIN)/python -m bench $(ARGS)
 
 bench-smoke: $(STAMP)  ## run each measurement once, small

@@ -38,7 +38,7 @@ __all__ = ["LaneWorkflow"]
 
 # Unlimited: how often a provider is asked again is decided in the activity, by the agent's policy; a worker's death is
 # not held against the turn.
-_STEP_RETRIES = RetryPolicy(initial_interval=timedelta(milliseconds=500), maximum_interval=timedelta(seconds=2))
+_STEP_RETRIES = RetryPolicy(initial_interval=timedelta(milliseconds=100), maximum_interval=timedelta(seconds=2))
 _ABORT_RETRIES = RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=2))
 
 

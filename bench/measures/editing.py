@@ -36,9 +36,9 @@ from laneway.activities.pydantic_growth import Growth
 from laneway.history.checkpoints import CheckpointRef
 from laneway.history.origins import EntryMetadata
 
-from bench.report import Report, Table, median_ms, spread_ms
+from bench.measures.setting import Setting
+from bench.report import Section, Table, median_ms, spread_ms
 
-MESSAGES = 10_000
 KEPT_GROUPS = 100
 _USAGE = RequestUsage(input_tokens=100, output_tokens=20)
 _TEXT = "The quick brown fox jumps over the lazy dog, and then it does so once more. " * 3
@@ -205,20 +205,18 @@ async def table(title: str, passes: dict[str, Pass], runs: int, note: str) -> Ta
     return Table(title, ["", "median ms", "10 % to 90 % ms", "of the first", "peak bytes allocated"], rows, note)
 
 
-async def measure(smoke: bool) -> Report:
-    stored = history(MESSAGES // 10 if smoke else MESSAGES)
-    runs = 1 if smoke else 7
+async def editing(setting: Setting) -> Section:
+    """The pass before a request, and the whole step, with and without an edit."""
+    stored, runs = history(setting.sizes.editing_messages), setting.sizes.editing_runs
     adapters = {name: make() for name, make in VARIANTS.items()}
     passes = {"a plain list, cut by hand": plain_pass(stored)}
     passes |= {name: lane_pass(stored, one) for name, one in adapters.items()}
     steps = {"agent.run, without Laneway": plain_step(stored)}
     steps |= {name: lane_step(stored, one) for name, one in adapters.items()}
     count = f"{len(stored.messages):,} messages; {runs} runs, in turn."
-    return Report(
-        "editing",
-        smoke,
-        [
-            await table("The pass before a request", passes, runs, count),
-            await table("The whole step, with a model that answers at once", steps, runs, f"{count} Storage apart."),
-        ],
-    )
+    section = Section("editing", "What an edit of history costs")
+    section.tables.append(await table("The pass before a request", passes, runs, count))
+    if setting.clock.has(20, "the whole step with an edit"):
+        note = f"{count} Storage apart."
+        section.tables.append(await table("The whole step, with a model that answers at once", steps, runs, note))
+    return section

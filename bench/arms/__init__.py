@@ -1,0 +1,1 @@
+"""What is measured beside each other: Laneway, the floor under it, and what people would use instead."""
