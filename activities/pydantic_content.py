@@ -1,15 +1,10 @@
-"""What Pydantic AI's messages hold: canonical form, deep copies, and what of them a model is sent."""
+"""What Pydantic AI's messages hold: canonical form, and what of them a model is sent."""
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import is_dataclass
-from datetime import date, timedelta
-from decimal import Decimal
-from typing import Final, TypeGuard, TypeVar, cast
-from uuid import UUID
+from typing import Final, TypeGuard, cast
 
 from pydantic_ai.messages import (
     BaseToolCallPart,
@@ -47,10 +42,7 @@ from pydantic_ai.messages import (
 
 from laneway.history.dialect import EntryWeight, MediaKind, MediaWeight
 
-__all__ = ["canonical", "deep_copy", "is_native_message", "weight_of"]
-
-_IMMUTABLE: Final = (str, int, float, bool, bytes, date, timedelta, Decimal, UUID)
-_Copied = TypeVar("_Copied")
+__all__ = ["canonical", "is_native_message", "weight_of"]
 
 _REQUEST_PARTS: Final = (
     SystemPromptPart,
@@ -118,27 +110,6 @@ def canonical(message: ModelMessage) -> bytes:
     return json.dumps(dumped, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode(
         "utf-8", "surrogatepass"
     )
-
-
-def deep_copy(value: _Copied) -> _Copied:
-    """A copy that shares nothing mutable. What `copy.deepcopy` does, several times faster on messages."""
-    return cast(_Copied, _deep_copy(value))
-
-
-def _deep_copy(value: object) -> object:
-    if value is None or isinstance(value, _IMMUTABLE):
-        return value
-    if type(value) is list:
-        return [_deep_copy(item) for item in cast("list[object]", value)]
-    if type(value) is dict:
-        return {key: _deep_copy(item) for key, item in cast("dict[object, object]", value).items()}
-    if type(value) is tuple:
-        return tuple(_deep_copy(item) for item in cast("tuple[object, ...]", value))
-    if is_dataclass(value) and not isinstance(value, type) and hasattr(value, "__dict__"):
-        copied = copy.copy(value)
-        copied.__dict__.update({name: _deep_copy(item) for name, item in vars(value).items()})
-        return copied
-    return copy.deepcopy(value)
 
 
 def weight_of(message: ModelMessage) -> EntryWeight:

@@ -20,7 +20,7 @@ from pydantic_ai.messages import (
     repair_messages,
 )
 
-from laneway.activities.pydantic_content import canonical, deep_copy, is_native_message, weight_of
+from laneway.activities.pydantic_content import canonical, is_native_message, weight_of
 from laneway.activities.pydantic_parts import (
     PartKind,
     facts_of_request,
@@ -30,6 +30,7 @@ from laneway.activities.pydantic_parts import (
     kind_of,
     name_of_block,
 )
+from laneway.history.detachment import detached
 from laneway.history.dialect import EntryFacts, EntryWeight
 from laneway.history.origins import HistoryOrigin
 
@@ -83,7 +84,7 @@ class PydanticDialect:
 
     def detached(self, message: ModelMessage) -> ModelMessage:
         """A deep copy."""
-        return deep_copy(message)
+        return detached(message)
 
     def weight(self, message: ModelMessage) -> EntryWeight:
         """Everything of the message that a model is sent, its instructions apart, which are not history."""
@@ -144,7 +145,7 @@ class PydanticDialect:
             return [(message, 1) for message in messages]
         return settled
 
-    def answers(self, model: ModelMessage, calls: Sequence[int]) -> ModelMessage:
+    def answers(self, model: ModelMessage, calls: Sequence[int]) -> Sequence[ModelMessage]:
         """A request that answers calls of a response as interrupted. It is the same for the same response."""
         made = [part for part in model.parts if isinstance(part, ToolCallPart)]
         returns = [
@@ -160,7 +161,7 @@ class PydanticDialect:
         if model.timestamp is not None:
             for part in returns:
                 part.timestamp = model.timestamp
-        return ModelRequest(parts=returns)
+        return [ModelRequest(parts=returns)]
 
     def with_ids(self, message: ModelMessage, ids: Sequence[str]) -> ModelMessage:
         """The message with its calls, or its results, given these ids."""

@@ -131,8 +131,8 @@ class MessageDialect(Protocol[MessageT]):
 class RepairableDialect(MessageDialect[MessageT], Protocol[MessageT]):
     """What import repair needs besides: messages of one role, changed in one explicit way."""
 
-    def answers(self, model: MessageT, calls: Sequence[int]) -> MessageT:
-        """A message saying that no result was recorded for the calls at these positions of `facts(model).calls`."""
+    def answers(self, model: MessageT, calls: Sequence[int]) -> Sequence[MessageT]:
+        """Messages saying that no result was recorded for the calls at these positions of `facts(model).calls`."""
         ...
 
     def with_ids(self, message: MessageT, ids: Sequence[str]) -> MessageT:

@@ -160,7 +160,7 @@ class _Importer(Generic[MessageT]):
         self._repairs.extend(ImportRepair("call_closed", index, call.given_id) for call in self._open)
         positions = [call.position for call in self._open]
         self._open.clear()
-        return [self._dialect.answers(model, positions)]
+        return list(self._dialect.answers(model, positions))
 
     def _require_repair(self, rule: EditRule, index: int) -> None:
         if not self._is_repair:

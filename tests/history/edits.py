@@ -5,11 +5,14 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from langchain_core.messages import messages_from_dict, messages_to_dict
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 
+from laneway.activities.langchain_messages import LangChainDialect
 from laneway.activities.pydantic_messages import PydanticDialect
 from laneway.history.context import HistoryProcessor, HistoryProcessorCondition, HistoryProcessorContext
 from laneway.history.editing import EditOutcome, EditRequest, edit_history
@@ -23,6 +26,29 @@ DIALECT = PydanticDialect()
 Context = HistoryProcessorContext[ModelMessage]
 
 
+@dataclass(frozen=True)
+class Frame:
+    """One framework's messages, as the tests of both frameworks need them."""
+
+    name: str
+    dialect: Any
+    load: Callable[[Any], list[Any]]
+    dump: Callable[[list[Any]], list[Any]]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+PYDANTIC = Frame(
+    "pydantic_ai",
+    DIALECT,
+    ModelMessagesTypeAdapter.validate_python,
+    lambda messages: ModelMessagesTypeAdapter.dump_python(messages, mode="json"),
+)
+LANGCHAIN = Frame("langchain", LangChainDialect(), messages_from_dict, messages_to_dict)
+FRAMES = [PYDANTIC, LANGCHAIN]
+
+
 def cases(kind: str) -> list[dict[str, Any]]:
     """The example cases of one kind, in the order of their names."""
     return [json.loads(path.read_text()) for path in sorted(CASES.glob(f"{kind}-*.json"))]
@@ -33,30 +59,32 @@ def messages_of(stored: object) -> list[ModelMessage]:
     return ModelMessagesTypeAdapter.validate_python(stored)
 
 
-def entries_of(messages: Sequence[ModelMessage], run_id: str | None = None) -> list[EntryMetadata]:
+def entries_of(messages: Sequence[Any], run_id: str | None = None, *, frame: Frame = PYDANTIC) -> list[EntryMetadata]:
     """The metadata that a store would hold for messages of one run."""
-    return [EntryMetadata(DIALECT.origins(message, run_id=run_id, source_location="test")) for message in messages]
+    origins = frame.dialect.origins
+    return [EntryMetadata(origins(message, run_id=run_id, source_location="test")) for message in messages]
 
 
 def request_for(
-    messages: Sequence[ModelMessage],
+    messages: Sequence[Any],
     entries: Sequence[EntryMetadata] | None = None,
     *,
     request_index: int = 1,
     binds_reasoning: bool = False,
     current_start: int | None = None,
     owner: object = "adapter",
-) -> EditRequest[ModelMessage]:
+    frame: Frame = PYDANTIC,
+) -> EditRequest[Any]:
     """A request about to be sent with these messages."""
-    known = entries_of(messages) if entries is None else entries
+    known = entries_of(messages, frame=frame) if entries is None else entries
     return EditRequest(
         messages=messages,
         entries=known,
-        adapter_shortname="pydantic_ai",
+        adapter_shortname=frame.name,
         model_id="test:model",
         request_index=request_index,
         cache_epoch=3,
-        estimated_tokens=estimate_history(DIALECT, messages, known),
+        estimated_tokens=estimate_history(frame.dialect, messages, known),
         history_version="v1",
         owner=owner,
         run_id="turn-9",
@@ -66,12 +94,14 @@ def request_for(
 
 
 async def edit(
-    request: EditRequest[ModelMessage],
-    processor: HistoryProcessor[ModelMessage] | None,
+    request: EditRequest[Any],
+    processor: HistoryProcessor[Any] | None,
     condition: HistoryProcessorCondition | None = None,
-) -> EditOutcome[ModelMessage]:
+    *,
+    frame: Frame = PYDANTIC,
+) -> EditOutcome[Any]:
     """One pass of editing."""
-    return await edit_history(DIALECT, request, HistoryProcessingInForce(processor, condition))
+    return await edit_history(frame.dialect, request, HistoryProcessingInForce(processor, condition))
 
 
 def says(message: ModelMessage) -> bytes:
@@ -79,11 +109,11 @@ def says(message: ModelMessage) -> bytes:
     return DIALECT.content(message)
 
 
-def processor_of(operations: Sequence[dict[str, Any]]) -> Callable[[Context], Any]:
+def processor_of(operations: Sequence[dict[str, Any]], frame: Frame = PYDANTIC) -> Callable[[Any], Any]:
     """The processor that makes a case's edit. Indices and group numbers are those of the input."""
 
-    def process(ctx: Context) -> Any:
-        slots: list[list[ModelMessage]] = [[message] for message in ctx.messages]
+    def process(ctx: HistoryProcessorContext[Any]) -> Any:
+        slots: list[list[Any]] = [[message] for message in ctx.messages]
         for operation in operations:
             match operation["op"]:
                 case "keep":
@@ -97,18 +127,18 @@ def processor_of(operations: Sequence[dict[str, Any]]) -> Callable[[Context], An
                     changed.parts = parts
                     slots[operation["index"]] = [changed]
                 case "insert":
-                    new = messages_of([operation["message"]])
+                    new = frame.load([operation["message"]])
                     if operation["at"] == len(slots):
                         slots.append(new)
                     else:
                         slots[operation["at"]] = new + slots[operation["at"]]
                 case "replace":
-                    slots[operation["index"]] = messages_of([operation["message"]])
+                    slots[operation["index"]] = frame.load([operation["message"]])
                 case "drop_group" | "replace_group":
                     group = ctx.groups[operation["group"]]
                     for index in range(group.entry_start, group.entry_end):
                         slots[index] = []
-                    slots[group.entry_start] = messages_of(operation.get("messages", []))
+                    slots[group.entry_start] = frame.load(operation.get("messages", []))
                 case "swap_groups":
                     numbers = list(range(len(ctx.groups)))
                     first, second = operation["first"], operation["second"]
@@ -123,7 +153,7 @@ def processor_of(operations: Sequence[dict[str, Any]]) -> Callable[[Context], An
                 case "raise":
                     raise RuntimeError("the processor failed")
                 case "return":
-                    return _returned(operation["what"], ctx)
+                    return _returned(operation["what"], ctx, frame)
                 case unknown:
                     raise AssertionError(f"unknown operation {unknown!r}")
         return [message for slot in slots for message in slot]
@@ -131,16 +161,16 @@ def processor_of(operations: Sequence[dict[str, Any]]) -> Callable[[Context], An
     return process
 
 
-def _returned(what: str, ctx: Context) -> object:
+def _returned(what: str, ctx: HistoryProcessorContext[Any], frame: Frame) -> object:
     match what:
         case "empty":
             return []
         case "none":
             return None
         case "dicts":
-            return ModelMessagesTypeAdapter.dump_python(ctx.messages, mode="json")
+            return frame.dump(ctx.messages)
         case "one_dict":
-            return ModelMessagesTypeAdapter.dump_python(ctx.messages, mode="json")[0]
+            return frame.dump(ctx.messages)[0]
         case "text":
             return "the history"
         case "iterator":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -13,72 +12,68 @@ from laneway.history.groups import find_groups
 from laneway.history.scopes import INHERIT, HistoryProcessingSettings, in_force
 from laneway.history.views import view_of
 
-from tests.history.edits import DIALECT, Context, cases, edit, entries_of, messages_of, processor_of, request_for, says
+from tests.history.edits import FRAMES, Context, Frame, cases, edit, entries_of, messages_of, processor_of, request_for
 
 
 def by_id(case: dict[str, Any]) -> str:
     return str(case["id"])
 
 
+@pytest.mark.parametrize("frame", FRAMES, ids=str)
 @pytest.mark.parametrize("case", cases("edit"), ids=by_id)
-def test_the_groups_are_those_of_the_case(case: dict[str, Any]) -> None:
-    messages = messages_of(case["pydantic_ai"]["messages"])
-    view = view_of(DIALECT, messages, entries_of(messages), request_index=case["request_index"])
-    groups = find_groups(DIALECT, view)
+def test_the_groups_are_those_of_the_case(case: dict[str, Any], frame: Frame) -> None:
+    messages = frame.load(case[frame.name]["messages"])
+    view = view_of(frame.dialect, messages, entries_of(messages, frame=frame), request_index=case["request_index"])
+    groups = find_groups(frame.dialect, view)
     assert [
         [group.entry_start, group.entry_end, group.closed, list(group.protected_reasons)] for group in groups
-    ] == case["pydantic_ai"]["groups"]
+    ] == case[frame.name]["groups"]
     assert all(group.protected == bool(group.protected_reasons) for group in groups)
 
 
+@pytest.mark.parametrize("frame", FRAMES, ids=str)
 @pytest.mark.parametrize("case", cases("edit"), ids=by_id)
-async def test_the_verdict_is_that_of_the_case(case: dict[str, Any]) -> None:
-    native, expected = case["pydantic_ai"], case["expect"]
-    messages = messages_of(native["messages"])
+async def test_the_verdict_is_that_of_the_case(case: dict[str, Any], frame: Frame) -> None:
+    native, expected = case[frame.name], case["expect"]
+    messages = frame.load(native["messages"])
+    says = frame.dialect.content
     before = [says(message) for message in messages]
-    request = request_for(messages, request_index=case["request_index"])
-    processor = processor_of(native["edit"])
+    request = request_for(messages, request_index=case["request_index"], frame=frame)
+    processor = processor_of(native["edit"], frame)
 
     match expected["verdict"]:
         case "rejected":
             with pytest.raises(HistoryProcessingValidationError) as refused:
-                await edit(request, processor)
+                await edit(request, processor, frame=frame)
             assert refused.value.rule in expected["rules"]
             if "at" in native:
                 assert refused.value.index in native["at"]
         case "error":
             with pytest.raises(HistoryProcessingError) as failed:
-                await edit(request, processor)
+                await edit(request, processor, frame=frame)
             assert not isinstance(failed.value, HistoryProcessingValidationError)
         case "no-op":
-            outcome = await edit(request, processor)
+            outcome = await edit(request, processor, frame=frame)
             assert outcome.verdict == "no-op"
             assert outcome.messages is messages
             assert outcome.receipt is None
         case "accepted":
-            returned: list[bytes] = []
+            returned: list[Any] = []
 
             def recording(ctx: Context) -> Any:
-                result = processor(ctx)
-                returned.extend(says(message) for message in result)
-                return result
+                returned.extend(processor(ctx))
+                return returned
 
-            outcome = await edit(request, recording)
+            outcome = await edit(request, recording, frame=frame)
             assert outcome.verdict == "accepted"
-            kept = [before.index(content) if content in before else "new" for content in returned]
+            contents = [says(message) for message in returned]
+            kept = [before.index(content) if content in before else "new" for content in contents]
             assert kept == native["kept"]
-            settled = DIALECT.settle(messages_of_kept(native["kept"], messages, returned))
+            settled = frame.dialect.settle(returned)
             assert [says(message) for message in outcome.messages] == [says(message) for message, _ in settled]
         case unknown:
             raise AssertionError(unknown)
     assert [says(message) for message in messages] == before, "the stored messages were touched"
-
-
-def messages_of_kept(kept: list[Any], messages: list[Any], returned: list[bytes]) -> list[Any]:
-    return [
-        messages_of([json.loads(content)])[0] if which == "new" else messages[which]
-        for which, content in zip(kept, returned, strict=True)
-    ]
 
 
 @pytest.mark.parametrize("case", cases("condition"), ids=by_id)
