@@ -14,6 +14,7 @@ from datetime import timedelta
 from hashlib import blake2b
 from typing import Generic, Protocol, TypeVar
 
+from laneway.activities.account import TurnAccount
 from laneway.activities.capabilities import Capability
 from laneway.activities.journal import ToolJournal
 from laneway.history.checkpoints import CheckpointRef
@@ -101,6 +102,9 @@ class StepWork(Generic[M]):
         stage: keeps what the step has come to so far, before it is done. What is staged is never asked of a model
             again.
         emit: says something on the lane's stream.
+        account: what the turn may spend. An adapter with the capability `budgets` asks it with `request` before each
+            model request, tells it with `settle` what that took, and asks it with `tool_calls` before the calls of a
+            response are made. Its own budget is its attribute `budget`.
     """
 
     conversation: str
@@ -118,6 +122,7 @@ class StepWork(Generic[M]):
     journal: ToolJournal
     stage: Callable[[StepResult[M]], Awaitable[None]]
     emit: Callable[[EventKind, Mapping[str, object]], None] = field(repr=False)
+    account: TurnAccount = field(default_factory=TurnAccount, repr=False)
 
 
 class Adapter(Protocol[M]):

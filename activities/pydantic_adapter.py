@@ -26,6 +26,7 @@ from typing_extensions import TypeVar
 
 from laneway.activities import pydantic_contract
 from laneway.activities.adapter import Capability, RetryPolicy, StepResult, StepWork
+from laneway.activities.pydantic_budget import BudgetGate
 from laneway.activities.pydantic_editing import Continuity, describe, edit, ties_reasoning
 from laneway.activities.pydantic_growth import Growth, text_of
 from laneway.activities.pydantic_import import read_import, stored_import
@@ -36,6 +37,7 @@ from laneway.activities.pydantic_run import (
     CallQueue,
     RunState,
     as_loaded,
+    calls_of,
     is_end,
     keep_stored,
     next_node,
@@ -46,6 +48,7 @@ from laneway.activities.pydantic_summary import Processors, one_processor
 from laneway.activities.pydantic_tools import LaneCapability, StreamingLaneCapability
 from laneway.activities.retries import SerializationFailed
 from laneway.errors import ConfigurationError, InvalidInput
+from laneway.history.budget import RequestBudget
 from laneway.history.callbacks import callback_name
 from laneway.history.context import HistoryProcessorCondition
 from laneway.history.origins import EntryMetadata
@@ -72,6 +75,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         deps_factory: makes a run's dependencies, once for each step, in place of `deps`; sync or async. It is given the
             conversation's id.
         usage_limits: the limits of each turn, as `agent.run` takes them.
+        budget: what the requests of each turn may take; see docs/budgets.md.
         retry_policy: how model requests that failed on their way are retried. The provider SDKs' own retries are
             switched off in a worker, since they pay twice for an answer that was cut.
         stream: whether model requests are streamed, so that text is seen as it comes. None: where the model can.
@@ -92,6 +96,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         deps: DepsT = cast("Any", None),
         deps_factory: Callable[[str], Any] | None = None,
         usage_limits: UsageLimits | None = None,
+        budget: RequestBudget | None = None,
         retry_policy: RetryPolicy | None = None,
         stream: bool | None = None,
         history_processor: Processors | None = None,
@@ -112,6 +117,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         self._deps = deps
         self._deps_factory = deps_factory
         self._usage_limits = usage_limits
+        self._budget = budget
         self._retry_policy = retry_policy or RetryPolicy()
         self._stream = stream
         history_processor = one_processor(history_processor)
@@ -129,11 +135,15 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return frozenset({"history_processing", "streaming"})
+        return frozenset({"budgets", "history_processing", "streaming"})
 
     @property
     def retry_policy(self) -> RetryPolicy:
         return self._retry_policy
+
+    @property
+    def budget(self) -> RequestBudget | None:
+        return self._budget
 
     def contract(self) -> Mapping[str, object]:
         return pydantic_contract.contract_of(self.agent)
@@ -219,6 +229,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         streaming = self._streams()
         capability = (StreamingLaneCapability if streaming else LaneCapability)(work.journal, work.emit)
         watch = PrefixWatch(self) if self._may_tie_reasoning() else None
+        gate = BudgetGate(work.account) if work.account.is_limited else None
         async with self.agent.iter(
             prompt if state is None else None,
             message_history=history,
@@ -229,7 +240,8 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
             usage_limits=self._usage_limits,
             usage=None if state is None else state.usage,
             model_settings=continuity.settings,
-            capabilities=[capability] if watch is None else [capability, watch],
+            # In this order: the budget is asked about what is sent in the end.
+            capabilities=[one for one in (capability, watch, gate) if one is not None],
             infer_name=False,
         ) as run:
             stop_sdk_retries(run.ctx.deps.model)
@@ -241,9 +253,11 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
                 await restore(run, state, list(history), prompt=prompt, turn_id=work.turn_id)
                 node = next_node(state, history)
             prefix = work.extras.get("prefix") if state is None else state.prefix
-            growth = Growth(work, history, base, continuity, cast("str | None", prefix))
-            if watch is not None:
-                watch.growth = growth
+            framing = int(str(work.extras.get("framing", 0))) if state is None else state.framing
+            growth = Growth(work, history, base, continuity, cast("str | None", prefix), framing)
+            for one in (watch, gate):
+                if one is not None:
+                    one.growth = growth
             return await self._step(run, node, growth, streaming=streaming)
 
     async def _step(
@@ -256,6 +270,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
                 node = await run.next(node)
             except (ModelAPIError, FallbackExceptionGroup) as error:
                 raise told_apart(error) from error
+            await growth.work.account.settle(run.usage.input_tokens - before.input_tokens)
             if not streaming and isinstance(node, CallToolsNode) and (text := text_of(node.model_response)):
                 growth.work.emit(EventKind.TEXT_DELTA, {"text": text})
             result = growth.result(run, node, usage_before=before)
@@ -265,6 +280,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
                 # Code of the user's comes next: the answer must be safe before it.
                 await growth.work.stage(result)
                 growth.is_staged(result, run)
+        await growth.work.account.tool_calls(calls_of(run, node))
         last: Any = await run.next(cast("Any", node))
         if not is_end(last):
             return growth.result(run, last)

@@ -31,6 +31,7 @@ class Growth:
         base: how many of its messages are those of earlier turns.
         continuity: what of the provider's own state may be used.
         prefix: names what the lane's last request carried before its messages; None where no model asks for that.
+        framing: how many tokens the lane's last request carried beside its messages; 0 where nobody has looked.
         edited: what history processing did, until that is staged.
         released: what became of reasoning that no longer fitted its prefix, until that is staged.
     """
@@ -40,6 +41,7 @@ class Growth:
     base: int
     continuity: Continuity
     prefix: str | None = None
+    framing: int = 0
     edited: EditOutcome[ModelMessage] | None = None
     released: EditOutcome[ModelMessage] | None = None
 
@@ -111,11 +113,12 @@ class Growth:
         unchanged = self._is_kept(messages)
         grown = messages[len(self.stored) :] if unchanged else list(messages)
         edited, live = self.edited, self.continuity.live
-        extras = {name: value for name, value in (("live", live), ("prefix", self.prefix)) if value}
+        kept = (("live", live), ("prefix", self.prefix), ("framing", self.framing))
+        extras = {name: value for name, value in kept if value}
         state = b""
         if not is_end(node):
             stored = capture(run, node, base=self.base if unchanged else 0, usage_before=usage_before)
-            stored.live, stored.prefix = live, self.prefix
+            stored.live, stored.prefix, stored.framing = live, self.prefix, self.framing
             state = stored.to_json()
         return StepResult(
             appended=grown if unchanged else (),

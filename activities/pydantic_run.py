@@ -29,6 +29,7 @@ __all__ = [
     "Position",
     "RunState",
     "as_loaded",
+    "calls_of",
     "capture",
     "common_prefix",
     "is_end",
@@ -53,7 +54,7 @@ class RunState:
         base: how many of the stored messages are those of earlier turns, to be read as the framework reads a history;
             0 where this turn has written the history anew.
         live: see `pydantic_editing.Continuity`.
-        prefix: see `pydantic_growth.Growth`.
+        prefix, framing: see `pydantic_growth.Growth`.
         usage_before: with a trailing response, the usage before it was asked for.
     """
 
@@ -64,6 +65,7 @@ class RunState:
     base: int = 0
     live: int = 0
     prefix: str | None = None
+    framing: int = 0
     run_step: int = 0
     output_retries: int = 0
     tools_step: int = 0
@@ -156,6 +158,15 @@ def capture(run: _Run, node: _Node, *, base: int, usage_before: RunUsage | None 
         first_tools=None if first_tools is None else sorted(first_tools),
         queue=list(graph.pending_messages),
     )
+
+
+def calls_of(run: _Run, node: _Node) -> list[str]:
+    """The ids of the calls of tools, those that make the output not among them, that `node` is about to make."""
+    if not isinstance(node, CallToolsNode):
+        return []
+    manager = run.ctx.deps.tool_manager
+    calls = ((call.tool_call_id, manager.get_tool_def(call.tool_name)) for call in node.model_response.tool_calls)
+    return [call_id for call_id, tool in calls if tool is not None and tool.kind != "output"]
 
 
 def runs_tools(run: _Run, node: _Node) -> bool:

@@ -70,4 +70,5 @@ def decide(error: Exception, *, policy: RetryPolicy, failed: Sequence[StepAttemp
 def cause_of(error: Exception) -> tuple[str, str]:
     """The type and the message of what went wrong, as the turn's record keeps them."""
     cause = error.cause if isinstance(error, TransientFailure) else error
-    return type(cause).__name__, str(cause) or repr(cause)
+    kind = cause.code if isinstance(cause, LanewayError) else type(cause).__name__
+    return kind, str(cause) or repr(cause)

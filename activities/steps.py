@@ -22,6 +22,7 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from laneway.activities.account import TurnAccount
 from laneway.activities.adapter import IMPORT_MARK, Adapter, StepResult, StepWork
 from laneway.activities.agents import Agents
 from laneway.activities.journal import ToolJournal
@@ -41,6 +42,7 @@ from laneway.history.cache import HeldHistory, HistoryCache
 from laneway.history.checkpoints import CheckpointRef, StoredEntry
 from laneway.history.heads import Fence, LoadedTurn, TurnEnded
 from laneway.history.lanes import LaneKey
+from laneway.history.options import TurnOptions
 from laneway.history.origins import EntryMetadata
 from laneway.history.records import EventKind, LaneEvent, StepAttempt, TurnRecord, TurnTally, TurnUsage
 from laneway.history.store import HistoryStore
@@ -288,6 +290,12 @@ class Steps:
             lane_id=fence.lane.lane_id,
             state=attempt.state,
             journal=journal,
+            account=TurnAccount(
+                self._store.accounts,
+                fence,
+                budget=getattr(attempt.adapter, "budget", None),  # of those with the capability
+                options=TurnOptions.from_json(fields.get("op")),
+            ),
             stage=stage,
             emit=publisher.emit,
         )

@@ -7,6 +7,9 @@
     <prefix>:{<lane id>}:turn:<turn id>     hash    an unfinished turn: its input and what it has staged (below)
     <prefix>:{<lane id>}:stage:<turn id>:<e> list   entries that the turn has staged for epoch e
     <prefix>:{<lane id>}:turns              hash    turn id → "<number>|<record>", for every turn that has ended
+    <prefix>:{<lane id>}:spent              hash    what all ended turns have spent: r requests, t tool calls, i input
+                                                    tokens; b the budget that the conversation was given last
+    <prefix>:{<lane id>}:spent:<turn id>    hash    the same of a turn that has a budget, and each charge (below)
     <prefix>:{<lane id>}:events             stream  what happens, live; trimmed
     <prefix>:{<lane id>}:wake               channel told the id of each new event, or `end:<turn id>` when a turn ends
 
@@ -14,12 +17,16 @@ Fields of an unfinished turn:
 
     in, p       its prompt, and the prompt's digest
     c:<client>  who has submitted it and was not refused
+    op          what the caller asked for beside the prompt, see `history.options`
     b           when its first step began, in milliseconds since 1970
     se          the epoch that it stages for, once it has staged anything
     s<k>, m<k>  what step k staged when it was done, and between its model's answer and its end
     j<k>:<call> the journal of step k's tool call
     a<k>        the latest attempt at step k that has begun, where it is not the first
     f<k>:<n>    how attempt n at step k failed
+
+Charges are fields `r:<step>:<attempt>:<n>` with the input tokens of a model request, reserved first and then measured,
+and `t:<step>:<call>` for a tool call. They are summed up in r, t and i as they are made.
 
 Every key of a lane has the same hash tag, so a script touches one slot of a cluster. Each transition is one script: it
 checks its fence (the turn has not ended, the head's version is the turn's base, no later attempt has begun) and then
@@ -38,10 +45,12 @@ __all__ = [
     "ABORT",
     "COMMIT",
     "DROP_INPUT",
+    "FENCE",
     "LOAD",
     "PUBLISH",
     "PUT_INPUT",
     "STAGE",
+    "STRICT",
     "Answer",
     "LaneNames",
     "conversation_name",
@@ -62,6 +71,8 @@ class Answer(StrEnum):
     """The field was staged before; what it holds follows."""
     CONFLICT = "conflict"
     """The turn id holds another prompt."""
+    OVER = "over"
+    """A budget forbids it; scope, dimension, limit and what is consumed follow."""
     DAMAGED = "damaged"
     """The epoch's list is not as long as the head says; its length follows."""
 
@@ -102,6 +113,15 @@ class LaneNames:
         """The channel."""
         return self.base + "wake"
 
+    @property
+    def spent(self) -> str:
+        """What all ended turns have spent."""
+        return self.base + "spent"
+
+    def spent_of(self, turn_id: str) -> str:
+        """What an unfinished turn has spent, where it has a budget."""
+        return f"{self.base}spent:{turn_id}"
+
     def epoch(self, epoch: int) -> str:
         """The entries of a cache epoch."""
         return f"{self.base}epoch:{epoch}"
@@ -117,11 +137,11 @@ class LaneNames:
 
 # With this line a script is refused as a whole where memory is full; without it, one whose first write frees memory
 # would go on.
-_STRICT = "#!lua\n"
+STRICT = "#!lua\n"
 
 # KEYS are head, turn, turns, events everywhere; ARGV begins with base name, turn id, step, attempt, head version
 # (empty where the caller does not know it yet), events' greatest length, stage's time to live in seconds.
-_FENCE = """
+FENCE = """
 local head, turn, turns, events = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local base, id, step, attempt, version = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 local maxlen, ttl = ARGV[6], ARGV[7]
@@ -142,17 +162,33 @@ local function push(key, first)
 end
 """
 
-# ARGV 8: the prompt's digest. 9: the prompt. 10: who submits. Says 'ok', 'exists' (the same prompt is there),
-# 'conflict' or 'ended'; and with the first two the id of the newest event.
+# What a turn has spent, as its record says (from ARGV `at` on: requests, tool calls, input tokens) or as it was
+# charged, which counts failures too, goes to the lane's account.
+_SPENT = """
+local function count_spent(at)
+  local mine, all = base .. 'spent:' .. id, base .. 'spent'
+  for offset, name in ipairs({'r', 't', 'i'}) do
+    local charged = tonumber(redis.call('HGET', mine, name) or '0')
+    redis.call('HINCRBY', all, name, math.max(charged, tonumber(ARGV[at + offset - 1])))
+  end
+  redis.call('UNLINK', mine)
+end
+"""
+
+# ARGV 8: the prompt's digest. 9: the prompt. 10: who submits. 11: options, empty for none. Says 'ok', 'exists' (the
+# same prompt is there), 'conflict' or 'ended'; and with the first two the id of the newest event.
 PUT_INPUT = (
-    _STRICT
-    + _FENCE
+    STRICT
+    + FENCE
     + """
 local known = redis.call('HGET', turn, 'p')
 if known and known ~= ARGV[8] then return {'conflict', known} end
 local newest = redis.call('XREVRANGE', events, '+', '-', 'COUNT', 1)
 local since = newest[1] and newest[1][1] or '0-0'
-if not known then redis.call('HSET', turn, 'p', ARGV[8], 'in', ARGV[9]) end
+if not known then
+  redis.call('HSET', turn, 'p', ARGV[8], 'in', ARGV[9])
+  if ARGV[11] ~= '' then redis.call('HSET', turn, 'op', ARGV[11]) end
+end
 redis.call('HSET', turn, 'c:' .. ARGV[10], '')
 redis.call('EXPIRE', turn, ttl)
 return {known and 'exists' or 'ok', since}
@@ -163,7 +199,7 @@ return {known and 'exists' or 'ok', since}
 # been accepted.
 DROP_INPUT = (
     "#!lua flags=allow-oom\n"
-    + _FENCE
+    + FENCE
     + """
 redis.call('HDEL', turn, 'c:' .. ARGV[8])
 for _, field in ipairs(redis.call('HKEYS', turn)) do
@@ -178,8 +214,8 @@ return {'ok'}
 # says the turn began, 12: the one that says this attempt began. Says 'ok', head, turn, first index of the entries, the
 # entries, the staged entries.
 LOAD = (
-    _STRICT
-    + _FENCE
+    STRICT
+    + FENCE
     + """
 if redis.call('EXISTS', turn) == 1 then
   if attempt > begun then redis.call('HSET', turn, 'a' .. step, attempt) end
@@ -203,8 +239,8 @@ return {'ok', heads, fields, first, entries, stage}
 
 # ARGV 8: field. 9: value. 10: the epoch staged for. 11...: encoded entries. First write wins.
 STAGE = (
-    _STRICT
-    + _FENCE
+    STRICT
+    + FENCE
     + """
 local held = redis.call('HGET', turn, ARGV[8])
 if held then return {'exists', held} end
@@ -226,11 +262,12 @@ return {'ok'}
 )
 
 # ARGV 8: base epoch. 9: base length. 10: new epoch. 11: new length. 12: new digest. 13: extras. 14: record. 15: event.
-# 16: seconds that a replaced epoch is kept. 17...: encoded entries that were not staged before. Says 'ok' and the
-# turn's number.
+# 16: seconds that a replaced epoch is kept. 17, 18, 19: what the turn spent. 20...: encoded entries that were not
+# staged before. Says 'ok' and the turn's number.
 COMMIT = (
-    _STRICT
-    + _FENCE
+    STRICT
+    + FENCE
+    + _SPENT
     + """
 local old, new = ARGV[8], ARGV[10]
 local stage, epoch = base .. 'stage:' .. id .. ':' .. new, base .. 'epoch:' .. new
@@ -240,7 +277,7 @@ if old == new then
   kept = redis.call('LLEN', epoch)
   if kept ~= tonumber(ARGV[9]) then return {'damaged', kept} end
 end
-local total = kept + staged + #ARGV - 16
+local total = kept + staged + #ARGV - 19
 if total ~= tonumber(ARGV[11]) then return {'damaged', total} end
 if old == new then
   for from = 0, staged - 1, 1000 do
@@ -259,23 +296,27 @@ end
 -- Where the last step wrote the history anew, what was staged for the epoch before it is of no use.
 local before = redis.call('HGET', turn, 'se')
 if before and before ~= new then redis.call('UNLINK', base .. 'stage:' .. id .. ':' .. before) end
-push(epoch, 17)
+push(epoch, 20)
 redis.call('HSET', head, 'v', tonumber(now_at) + 1, 'e', new, 'n', ARGV[11], 'd', ARGV[12], 't', id, 'x', ARGV[13])
 local number = redis.call('HLEN', turns) + 1
 redis.call('HSET', turns, id, number .. '|' .. ARGV[14])
+count_spent(17)
 redis.call('UNLINK', turn)
 say(ARGV[15], 'end:' .. id)
 return {'ok', number}
 """
 )
 
-# ARGV 8: record. 9: event. Runs out of memory limits: it frees more than it takes. Says 'ok' and the turn's number.
+# ARGV 8: record. 9: event. 10, 11, 12: what the turn spent. Runs out of memory limits: it frees more than it takes.
+# Says 'ok' and the turn's number.
 ABORT = (
     "#!lua flags=allow-oom\n"
-    + _FENCE
+    + FENCE
+    + _SPENT
     + """
 local staged = redis.call('HGET', turn, 'se')
 if staged then redis.call('UNLINK', base .. 'stage:' .. id .. ':' .. staged) end
+count_spent(10)
 redis.call('UNLINK', turn)
 local number = redis.call('HLEN', turns) + 1
 redis.call('HSET', turns, id, number .. '|' .. ARGV[8])
@@ -286,8 +327,8 @@ return {'ok', number}
 
 # ARGV 8...: events.
 PUBLISH = (
-    _STRICT
-    + _FENCE
+    STRICT
+    + FENCE
     + """
 if redis.call('HEXISTS', turn, 'p') == 0 then return {'stale', 'gone'} end
 for at = 8, #ARGV do say(ARGV[at]) end

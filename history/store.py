@@ -37,6 +37,7 @@ from laneway.errors import (
     TurnConflict,
 )
 from laneway.history import layout
+from laneway.history.accounts import Accounts
 from laneway.history.checkpoints import DIGEST_BYTES, CheckpointRef, StoredEntry, decode_entries, encode_entries
 from laneway.history.heads import Fence, Head, LoadedTurn, TurnEnded, checked_entries, lost, pairs_of, read_head
 from laneway.history.lanes import LaneKey
@@ -91,6 +92,7 @@ class HistoryStore:
         self._commit: Any = script(layout.COMMIT)
         self._abort: Any = script(layout.ABORT)
         self._publish: Any = script(layout.PUBLISH)
+        self.accounts = Accounts(redis, run=self._run, ask=_answer, names=self.names)
 
     def names(self, lane: LaneKey) -> LaneNames:
         """The names of a lane's keys."""
@@ -99,7 +101,7 @@ class HistoryStore:
     # Turns ------------------------------------------------------------------------------------------------------------
 
     async def put_input(
-        self, lane: LaneKey, turn_id: str, *, digest: str, prompt: bytes, claim: str = ""
+        self, lane: LaneKey, turn_id: str, *, digest: str, prompt: bytes, claim: str = "", options: str = ""
     ) -> TurnRecord | str:
         """Keep a turn's prompt until the turn ends.
 
@@ -108,6 +110,7 @@ class HistoryStore:
             digest: names the prompt.
             prompt: as the adapter encoded it.
             claim: names the client among all that submit the turn; see `drop_input`.
+            options: what the turn goes by, see `TurnOptions.to_json`; those of its first submit stay.
 
         Returns:
             the id of the lane's newest event, or the turn's record where it has ended already with this prompt.
@@ -117,7 +120,7 @@ class HistoryStore:
         """
         try:
             answer, *rest = await self._run(
-                self._put_input, Fence(lane, turn_id, attempt=_DECIDED), digest, prompt, claim
+                self._put_input, Fence(lane, turn_id, attempt=_DECIDED), digest, prompt, claim, options
             )
         except TurnEnded as ended:
             if ended.record.prompt_digest != digest:
@@ -243,6 +246,7 @@ class HistoryStore:
             record.to_json(),
             LaneEvent(EventKind.TURN_COMMITTED, fence.turn_id, fence.step, fence.attempt).to_json(),
             self._stage_ttl,
+            *_spent(record),
             *encoded,
         )
         answer, number = await self._run(self._commit, fence, *arguments, on_disk=True)
@@ -274,6 +278,7 @@ class HistoryStore:
                 replace(fence, version=None, attempt=_DECIDED if decided else fence.attempt),
                 record.to_json(),
                 event.to_json(),
+                *_spent(record),
                 on_disk=True,
             )
         except TurnEnded as ended:
@@ -461,6 +466,11 @@ async def _answer(call: Awaitable[Any]) -> Any:
         # Before Python 3.12 a timeout that the client puts around its socket may swallow a cancellation.
         raise asyncio.CancelledError
     return answer
+
+
+def _spent(record: TurnRecord) -> tuple[int, int, int]:
+    usage = record.usage
+    return usage.requests, usage.tool_calls, usage.input_tokens
 
 
 def _text(value: object) -> str:

@@ -15,7 +15,14 @@ if TYPE_CHECKING:
     from laneway.activities.pydantic_adapter import PydanticAdapter
     from laneway.app import Laneway
     from laneway.client import Conversation, LaneStatus, LanewayClient
-    from laneway.errors import HistoryProcessingError, HistoryProcessingValidationError, LanewayError
+    from laneway.errors import (
+        BudgetExceeded,
+        HistoryProcessingError,
+        HistoryProcessingValidationError,
+        LanewayError,
+        RequestTooLarge,
+    )
+    from laneway.history.budget import Headroom, RequestBudget
     from laneway.history.checkpoints import CheckpointRef
     from laneway.history.context import (
         HistoryProcessor,
@@ -40,10 +47,12 @@ if TYPE_CHECKING:
     from laneway.turns import Turn, TurnResult
 
 _HOMES = {
+    "BudgetExceeded": "laneway.errors",
     "CheckpointRef": "laneway.history.checkpoints",
     "ClearToolResultsProcessor": "laneway.history.processors",
     "Conversation": "laneway.client",
     "EventKind": "laneway.history.records",
+    "Headroom": "laneway.history.budget",
     "HistoryGroup": "laneway.history.groups",
     "HistoryOrigin": "laneway.history.origins",
     "HistoryProcessingError": "laneway.errors",
@@ -61,6 +70,8 @@ _HOMES = {
     "LimitWarnerProcessor": "laneway.history.processors",
     "LocalStack": "laneway.local",
     "PydanticAdapter": "laneway.activities.pydantic_adapter",
+    "RequestBudget": "laneway.history.budget",
+    "RequestTooLarge": "laneway.errors",
     "RetryPolicy": "laneway.activities.adapter",
     "Settings": "laneway.settings",
     "SlidingWindowProcessor": "laneway.history.processors",
@@ -74,10 +85,12 @@ _HOMES = {
 }
 
 __all__ = [
+    "BudgetExceeded",
     "CheckpointRef",
     "ClearToolResultsProcessor",
     "Conversation",
     "EventKind",
+    "Headroom",
     "HistoryGroup",
     "HistoryOrigin",
     "HistoryProcessingError",
@@ -95,6 +108,8 @@ __all__ = [
     "LimitWarnerProcessor",
     "LocalStack",
     "PydanticAdapter",
+    "RequestBudget",
+    "RequestTooLarge",
     "RetryPolicy",
     "Settings",
     "SlidingWindowProcessor",

@@ -25,7 +25,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from laneway.activities.adapter import IMPORT_MARK
 from laneway.activities.agents import Agents
-from laneway.activities.capabilities import Capability
+from laneway.activities.capabilities import Capability, require
 from laneway.activities.wire import (
     CANCEL_TURN,
     LANE_STATUS,
@@ -41,10 +41,12 @@ from laneway.activities.wire import (
 )
 from laneway.connect import connect_redis, connect_temporal
 from laneway.errors import InvalidInput, LaneBusy, ServiceUnavailable, TurnConflict
+from laneway.history.budget import Headroom, RequestBudget
 from laneway.history.callbacks import refuse_reentry
 from laneway.history.checkpoints import CheckpointRef
 from laneway.history.heads import Fence
 from laneway.history.lanes import LaneKey, check_name
+from laneway.history.options import TurnOptions
 from laneway.history.records import TurnRecord
 from laneway.history.store import HistoryStore
 from laneway.settings import Settings
@@ -81,6 +83,8 @@ class LaneStatus:
         queue: the turns that wait, in order.
         leaving: turns that waited, and are ending without having run.
         cancelling: whether the turn that runs is being cancelled.
+        headroom: what is left of each limit: of the turn that runs, where it has a budget, and of the conversation, by
+            the budget that it was given last.
     """
 
     lane: LaneKey
@@ -92,6 +96,7 @@ class LaneStatus:
     queue: Sequence[str] = ()
     leaving: Sequence[str] = ()
     cancelling: bool = False
+    headroom: Sequence[Headroom] = ()
 
     @property
     def epoch(self) -> int:
@@ -146,13 +151,18 @@ class LanewayClient:
             await watch.close()
             await redis.aclose()
 
-    def conversation(self, conversation_id: str) -> Conversation:
+    def conversation(self, conversation_id: str, *, budget: RequestBudget | None = None) -> Conversation:
         """A conversation, new or old.
+
+        Args:
+            conversation_id: which.
+            budget: what all turns of the conversation with one agent may spend together, those of earlier callers
+                included; it goes with each turn that is submitted here. `max_request_tokens` is of each request.
 
         Raises:
             InvalidInput: the id cannot be one.
         """
-        return Conversation(self, check_name(conversation_id, what="the conversation id"))
+        return Conversation(self, check_name(conversation_id, what="the conversation id"), budget=budget)
 
     def capabilities(self, agent: str) -> frozenset[Capability]:
         """What an agent can do here besides taking turns; the rest is refused before a model is asked.
@@ -205,8 +215,10 @@ class LanewayClient:
             running = False
         except WorkflowQueryFailedError as error:
             raise ServiceUnavailable(f"the lane does not tell what it is doing: {error}") from error
+        turn = view.turn if view is not None and running else None
+        headroom = tuple((await self.store.accounts.spending(lane, turn)).headroom)
         if view is None or not running:
-            return LaneStatus(lane, head.checkpoint, head.version, running=False)
+            return LaneStatus(lane, head.checkpoint, head.version, running=False, headroom=headroom)
         return LaneStatus(
             lane,
             head.checkpoint,
@@ -217,6 +229,7 @@ class LanewayClient:
             queue=tuple(view.queue),
             leaving=tuple(view.leaving),
             cancelling=view.cancelling,
+            headroom=headroom,
         )
 
     # Turns ------------------------------------------------------------------------------------------------------------
@@ -230,6 +243,7 @@ class LanewayClient:
         timeout: timedelta | None,
         when_busy: WhenBusy,
         cancel_waiting: bool,
+        options: TurnOptions | None = None,
     ) -> Turn:
         """Have a lane accept a turn; calls on one lane are accepted in the order in which they were made."""
         turn_id = uuid4().hex if turn_id is None else check_name(turn_id, what="the turn id")
@@ -252,7 +266,14 @@ class LanewayClient:
             if lane.lane_id not in self._registered:
                 await self.store.register(lane)
                 self._registered.add(lane.lane_id)
-            known = await self.store.put_input(lane, turn_id, digest=digest, prompt=prompt, claim=self._claim)
+            known = await self.store.put_input(
+                lane,
+                turn_id,
+                digest=digest,
+                prompt=prompt,
+                claim=self._claim,
+                options=(options or TurnOptions()).to_json(),
+            )
             if isinstance(known, TurnRecord):
                 return Turn(self, lane, turn_id)
             await self._accept(lane, queued)
@@ -365,8 +386,9 @@ _CANCELS: dict[str, CancelOutcome] = {
 class Conversation:
     """A conversation with the application's agents. Made by `LanewayClient.conversation`."""
 
-    def __init__(self, client: LanewayClient, conversation_id: str) -> None:
+    def __init__(self, client: LanewayClient, conversation_id: str, *, budget: RequestBudget | None = None) -> None:
         self._client = client
+        self._budget = budget or RequestBudget()
         self.conversation_id = conversation_id
 
     def __repr__(self) -> str:
@@ -389,6 +411,7 @@ class Conversation:
         timeout: timedelta | float | None = None,
         when_busy: WhenBusy = "enqueue",
         cancel_waiting: bool = False,
+        budget: RequestBudget | None = None,
     ) -> Turn:
         """Submit a turn, and return once the lane has accepted it: from then on it ends exactly once.
 
@@ -400,6 +423,7 @@ class Conversation:
             when_busy: where the lane is busy, wait (`enqueue`), raise LaneBusy (`reject`), or cancel the turn that runs
                 and go next (`interrupt`).
             cancel_waiting: with `interrupt`, cancel the turns that wait as well.
+            budget: what the turn's requests may take; it narrows the adapter's and the conversation's.
 
         Raises:
             InvalidInput: the prompt, the turn id or the timeout cannot be one.
@@ -411,15 +435,30 @@ class Conversation:
         blob = adapter.encode_prompt(prompt)
         if isinstance(timeout, int | float):
             timeout = timedelta(seconds=timeout)
+        options = TurnOptions(budget or RequestBudget(), self._budget)
+        if options.is_budgeted:
+            require(adapter, "budgets", agent=agent, what="budget=…")
         return await self._client.submit(
-            lane, blob, turn_id=turn_id, timeout=timeout, when_busy=when_busy, cancel_waiting=cancel_waiting
+            lane,
+            blob,
+            turn_id=turn_id,
+            timeout=timeout,
+            when_busy=when_busy,
+            cancel_waiting=cancel_waiting,
+            options=options,
         )
 
     async def ask(
-        self, agent: str, prompt: Any, *, turn_id: str | None = None, timeout: timedelta | float | None = None
+        self,
+        agent: str,
+        prompt: Any,
+        *,
+        turn_id: str | None = None,
+        timeout: timedelta | float | None = None,
+        budget: RequestBudget | None = None,
     ) -> TurnResult[Any]:
         """Submit a turn and wait for its result. See `submit` and `Turn.result`."""
-        return await (await self.submit(agent, prompt, turn_id=turn_id, timeout=timeout)).result()
+        return await (await self.submit(agent, prompt, turn_id=turn_id, timeout=timeout, budget=budget)).result()
 
     async def import_messages(
         self, agent: str, messages: Sequence[Any], *, repair: bool = False, turn_id: str | None = None

@@ -20,7 +20,8 @@
     │   └── StoreFull                 Redis refused a write for want of memory
     ├── HookError                     a hook failed, or answered what it may not
     │   └── HookTimedOut              it took too long
-    ├── RequestTooLarge               the request would not fit the model's budget
+    ├── RequestTooLarge               the request would not fit its budget (code `fit-overflow`)
+    ├── BudgetExceeded                a budget of requests, tool calls or input tokens is used up
     └── HistoryError
         ├── HistoryProcessingError            the user's callback failed
         └── HistoryProcessingValidationError  the user's callback returned what may not be sent
@@ -34,6 +35,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 __all__ = [
+    "BudgetExceeded",
     "CheckpointCorrupt",
     "CheckpointLost",
     "ConfigurationError",
@@ -68,7 +70,8 @@ class LanewayError(Exception):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        cls.code = cls.__name__
+        if "code" not in cls.__dict__:
+            cls.code = cls.__name__
 
 
 class ConfigurationError(LanewayError):
@@ -112,7 +115,7 @@ class TurnFailed(TurnError):
 
     Attributes:
         turn_id: the turn.
-        error_type: the class name of the cause, as its library names it.
+        error_type: the class name of the cause, as its library names it; for Laneway's own errors their `code`.
         error_message: the cause's own message.
     """
 
@@ -182,7 +185,29 @@ class HookTimedOut(HookError):
 
 
 class RequestTooLarge(LanewayError):
-    """The request would not fit the budget. Raised before the provider is called."""
+    """The request would not fit the budget's `max_request_tokens`. Raised before the provider is called."""
+
+    code: ClassVar[str] = "fit-overflow"
+
+
+class BudgetExceeded(LanewayError):
+    """A budget forbids another model request or tool call. Raised before it is made.
+
+    Attributes:
+        scope: what the budget is counted over: `turn`, `conversation`, `delegation`.
+        dimension: the limit's name: `request_limit`, `tool_call_limit`, `max_total_input_tokens`.
+        limit: the limit.
+        consumed: what was consumed before.
+        depth: how deep in a tree of delegated turns; 0 for a turn that a caller submitted.
+    """
+
+    def __init__(self, message: str, *, scope: str, dimension: str, limit: int, consumed: int, depth: int) -> None:
+        super().__init__(message)
+        self.scope = scope
+        self.dimension = dimension
+        self.limit = limit
+        self.consumed = consumed
+        self.depth = depth
 
 
 class HistoryError(LanewayError):

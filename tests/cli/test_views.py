@@ -9,7 +9,7 @@ from pydantic_ai import Agent
 from pydantic_ai.models.function import FunctionModel
 from redis.asyncio import Redis
 
-from laneway import Laneway, LanewayClient, PydanticAdapter, Settings
+from laneway import Laneway, LanewayClient, PydanticAdapter, RequestBudget, Settings
 from laneway.connect import connect_redis
 from laneway.embedded import ValkeyServer
 from laneway.errors import TurnFailed
@@ -68,11 +68,22 @@ async def test_a_lane_is_shown_as_json_with_stable_keys(
     laneway: CommandLine, client: LanewayClient, conversation_id: str
 ):
     """The messages are the native ones, in their framework's form."""
-    await client.conversation(conversation_id).ask("pricer", "tea", turn_id="t1")
+    conversation = client.conversation(conversation_id, budget=RequestBudget(request_limit=5, tool_call_limit=0))
+    await conversation.ask("pricer", "tea", turn_id="t1")
+    shown = await laneway("show", conversation_id, "pricer")
+    assert "budget        conversation: 4 left of request_limit 5" in shown.out
     found = (await laneway("show", conversation_id, "pricer", "--json", "--app", "shop.py")).json()
+    assert found["spent"]["requests"] == 1
+    assert found["headroom"][0] == {
+        "scope": "conversation",
+        "dimension": "request_limit",
+        "limit": 5,
+        "consumed": 1,
+        "remaining": 4,
+    }
     assert set(found) == {
         *("conversation", "agent", "contract", "other_contracts", "workflow_id", "version", "epoch", "checkpoint"),
-        *("status", "turns", "messages"),
+        *("status", "spent", "headroom", "turns", "messages"),
     }
     assert found["status"] == {"state": "open", "turn": None, "step": 0, "queue": [], "cancelling": False}
     (turn,) = found["turns"]

@@ -28,7 +28,7 @@ from pydantic_ai.messages import (
 )
 
 from laneway.errors import RequestTooLarge
-from laneway.history.budget import RequestEstimate, UsageCheckpoint, estimate_request, refuse_over_budget
+from laneway.history.budget import Framing, RequestEstimate, UsageCheckpoint, estimate_request, refuse_over_budget
 from laneway.history.estimation import MESSAGE_TOKENS, estimate_history, estimate_message, estimate_text
 from laneway.history.origins import EntryMetadata
 
@@ -107,9 +107,9 @@ def test_what_is_known_of_an_entry_is_not_estimated_again() -> None:
 def test_a_measured_prefix_is_used_for_exactly_that_history() -> None:
     usage = UsageCheckpoint(digest="d", length=2, input_tokens=900, output_tokens=100)
     entries = [10, 20, 30]
-    measured = estimate_request(entries, usage=usage, digest_of_prefix="d", reserved_tokens=5)
-    assert measured == RequestEstimate(1_000, 30, 5)
-    assert (measured.history_tokens, measured.total_tokens) == (1_030, 1_035)
+    measured = estimate_request(entries, usage=usage, digest_of_prefix="d")
+    assert measured == RequestEstimate(1_000, 30)
+    assert (measured.history_tokens, measured.total_tokens) == (1_030, 1_030)
     whole = RequestEstimate(0, 60)
     assert estimate_request(entries, usage=usage, digest_of_prefix="rewritten") == whole
     assert estimate_request(entries, usage=usage) == whole
@@ -120,7 +120,31 @@ def test_a_measured_prefix_is_used_for_exactly_that_history() -> None:
 
 
 def test_a_request_over_the_budget_says_what_takes_how_much() -> None:
-    estimate = RequestEstimate(1_000, 30, 5)
-    refuse_over_budget(estimate, max_request_tokens=1_035)
-    with pytest.raises(RequestTooLarge, match="1035 tokens, the budget is 1034: 1000 measured and 30 estimated"):
-        refuse_over_budget(estimate, max_request_tokens=1_034)
+    estimate = RequestEstimate(0, 1_000).framed(
+        Framing(3, 4, 5), new_tokens=30, measured_framing_tokens=0, reserved_tokens=100
+    )
+    refuse_over_budget(estimate, max_request_tokens=1_112)
+    with pytest.raises(RequestTooLarge) as refused:
+        refuse_over_budget(estimate, max_request_tokens=1_111)
+    assert refused.value.code == "fit-overflow"
+    for words in (
+        "would take 1112 tokens",
+        "max_request_tokens is 1111",
+        "0 measured and 970 estimated of history",
+        "30 of new content",
+        "3 of instructions",
+        "4 of tool schemas",
+        "5 of output schemas",
+        "100 reserved for the output",
+    ):
+        assert words in str(refused.value)
+
+
+def test_what_a_measured_prefix_contains_is_not_added_again() -> None:
+    """The provider has counted the instructions and schemas that it was sent; only what came since is added."""
+    framing = Framing(instructions_tokens=50, tools_tokens=150)
+    for before, added in ((0, 200), (120, 80), (200, 0), (300, 0)):
+        estimate = RequestEstimate(1_000, 40).framed(
+            framing, new_tokens=40, measured_framing_tokens=before, reserved_tokens=0
+        )
+        assert estimate.total_tokens == 1_040 + added

@@ -79,11 +79,11 @@ def adapter(hold: Hold) -> PydanticAdapter[Any, Any]:
 
 
 async def everything_but_the_record(redis: Redis, store: HistoryStore, lane: LaneKey) -> dict[bytes, tuple[bytes, int]]:
-    """All of a lane's keys, each as the server dumps it, and when it expires; but for turn records and events."""
+    """All of a lane's keys, each as the server dumps it, and when it expires; but for records, accounts and events."""
     names = store.names(lane)
     kept: dict[bytes, tuple[bytes, int]] = {}
     async for key in redis.scan_iter(match=f"{names.base.replace('{', '[{]').replace('}', '[}]')}*", count=1000):
-        if key.decode() not in (names.turns, names.events):
+        if key.decode() not in (names.turns, names.events, names.spent):
             kept[key] = (await redis.dump(key), await redis.pexpiretime(key))
     return kept
 

@@ -21,6 +21,7 @@ from laneway.errors import LanewayError, StoreError
 if TYPE_CHECKING:
     from laneway.activities.agents import Agents
     from laneway.client import LaneStatus
+    from laneway.history.accounts import LaneSpending
     from laneway.history.checkpoints import StoredEntry
     from laneway.history.heads import Head
     from laneway.history.lanes import LaneKey
@@ -39,6 +40,7 @@ class _View:
         others: the contracts of the same conversation and agent that are not shown.
         head: its committed state.
         status: what it is doing, or the error that keeps it from telling.
+        spending: what it has spent, and may spend.
         turns: the turns that have ended.
         messages: its entries, or the error that keeps them from being read.
     """
@@ -47,6 +49,7 @@ class _View:
     others: Sequence[str]
     head: Head
     status: LaneStatus | LanewayError
+    spending: LaneSpending
     turns: Sequence[TurnRecord]
     messages: Sequence[StoredEntry] | LanewayError
 
@@ -66,11 +69,14 @@ async def show_lane(
         lanes = await find_lanes(store, conversation, agent)
         lane = await choose_lane(store, lanes, None if app is None else agents, contract)
         others = [other.contract for other in lanes if other != lane]
+        head, status = await store.head(lane), await _status(place, lane)
+        turn = None if isinstance(status, LanewayError) else status.turn
         view = _View(
             lane,
             others,
-            head := await store.head(lane),
-            await _status(place, lane),
+            head,
+            status,
+            await store.accounts.spending(lane, turn),
             await store.records(lane),
             await _messages(store, lane, head, None if app is None else agents),
         )
@@ -122,6 +128,8 @@ def _to_json(view: _View) -> dict[str, object]:
         "epoch": checkpoint.epoch,
         "checkpoint": asdict(checkpoint),
         "status": _status_json(view.status),
+        "spent": asdict(view.spending.total),
+        "headroom": [asdict(one) | {"remaining": one.remaining} for one in view.spending.headroom],
         "turns": [_turn_json(turn) for turn in view.turns],
         "messages": None if isinstance(messages, LanewayError) else [_message_json(entry) for entry in messages],
     }
@@ -181,7 +189,11 @@ def _write(view: _View) -> None:
     write(f"agent         {lane.agent}, contract {lane.contract}\n")
     write(f"checkpoint    epoch {checkpoint.epoch}, {checkpoint.length} messages, {checkpoint.digest or 'empty'}\n")
     write(f"version       {view.head.version}\n")
-    write(f"state         {_state(view.status)}\n\n")
+    write(f"state         {_state(view.status)}\n")
+    for position, one in enumerate(view.spending.headroom):
+        opening = "budget" if position == 0 else ""
+        write(f"{opening:14}{one.scope}: {one.remaining} left of {one.dimension} {one.limit}\n")
+    write("\n")
     if view.turns:
         table(
             ("#", "turn", "outcome", "steps", "requests", "tools", "tokens in", "out", "took", ""),

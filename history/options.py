@@ -1,0 +1,59 @@
+"""What the caller of a turn asks for beside its prompt; kept in Redis with the prompt until the turn ends."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from laneway.history.budget import RequestBudget
+
+__all__ = ["TurnOptions"]
+
+_NO_BUDGET: Final = RequestBudget()
+
+
+@dataclass(frozen=True)
+class TurnOptions:
+    """What a turn goes by, as its caller gave it.
+
+    Attributes:
+        budget: the turn's budget; the adapter's holds as well.
+        conversation_budget: the budget of all turns of the conversation with the agent.
+        depth: how deep in a tree of delegated turns; 0 for a turn that a caller submitted.
+        is_brief: a brief drives the turn, not a request of the conversation's user: its text thread does not grow.
+    """
+
+    budget: RequestBudget = _NO_BUDGET
+    conversation_budget: RequestBudget = _NO_BUDGET
+    depth: int = 0
+    is_brief: bool = False
+
+    @property
+    def is_budgeted(self) -> bool:
+        """Whether it holds a budget."""
+        return not (self.budget.is_empty and self.conversation_budget.is_empty)
+
+    def to_json(self) -> str:
+        """The stored form: defaults are left out, and it is empty where there is nothing else."""
+        data: dict[str, object] = {}
+        if not self.budget.is_empty:
+            data["t"] = self.budget.to_data()
+        if not self.conversation_budget.is_empty:
+            data["c"] = self.conversation_budget.to_data()
+        if self.depth:
+            data["d"] = self.depth
+        if self.is_brief:
+            data["brief"] = True
+        return json.dumps(data, separators=(",", ":")) if data else ""
+
+    @classmethod
+    def from_json(cls, blob: bytes | str | None) -> Self:
+        """Read what `to_json` gives."""
+        data: dict[str, Any] = json.loads(blob) if blob else {}
+        return cls(
+            RequestBudget.from_data(data.get("t", {})),
+            RequestBudget.from_data(data.get("c", {})),
+            data.get("d", 0),
+            data.get("brief", False),
+        )

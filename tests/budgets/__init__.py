@@ -1,0 +1,1 @@
+"""Budgets: what may be asked of a model, and what may be spent on it."""
