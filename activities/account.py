@@ -21,6 +21,7 @@ class TurnAccount:
         fence: the attempt.
         budget: the adapter's budget.
         options: what the turn's caller gave.
+        batch: the step that began the batch of tool calls that this one goes on with; its own where None.
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class TurnAccount:
         *,
         budget: RequestBudget | None = None,
         options: TurnOptions | None = None,
+        batch: int | None = None,
     ) -> None:
         self._at = None if accounts is None or fence is None else (accounts, fence)
         options = options or TurnOptions()
@@ -38,6 +40,7 @@ class TurnAccount:
         self._conversation = BudgetScope("conversation", options.conversation_budget, options.depth)
         self._limits = whole.narrowed(options.conversation_budget)
         self._requests = 0
+        self._batch = batch
 
     @property
     def is_limited(self) -> bool:
@@ -84,7 +87,7 @@ class TurnAccount:
         """
         if self._at is None or not self._limits.counted:
             return
-        step = self._at[1].step
+        step = self._at[1].step if self._batch is None else self._batch
         charges = {f"{step}:{place}:{call_id}": 0 for place, call_id in enumerate(call_ids)}
         if charges:
             await self._charge("t", charges)

@@ -22,6 +22,7 @@ from laneway.history.editing import EditReceipt
 from laneway.history.origins import EntryMetadata
 from laneway.history.records import EventKind, TurnUsage
 from laneway.history.repair import ImportRepair
+from laneway.history.requests import Answered, PendingRequest
 
 __all__ = ["IMPORT_MARK", "Adapter", "Capability", "RetryPolicy", "StepResult", "StepWork", "digest_of"]
 
@@ -66,6 +67,8 @@ class StepResult(Generic[M]):
         entries: what is known of each message of `appended`, or of `rewritten`; None to describe them.
         extras: what the adapter keeps beside the history, committed with it; None for what it was given.
         edits, noops, skips: what history processing did, not counting what was staged before.
+        requests: what the turn waits for before its next step, whose `StepWork.answers` has the answers. A step that is
+            `done` has none.
     """
 
     appended: Sequence[M]
@@ -80,6 +83,7 @@ class StepResult(Generic[M]):
     edits: Sequence[EditReceipt] = ()
     noops: int = 0
     skips: int = 0
+    requests: Sequence[PendingRequest] = ()
 
 
 @dataclass
@@ -98,13 +102,15 @@ class StepWork(Generic[M]):
         extras: what the adapter keeps beside the history, as committed last.
         lane_id: names the lane, for providers' caches.
         state: the adapter's state as staged last; None at the start of a turn.
-        journal: the tool calls of this step that are finished.
+        journal: the tool calls of this step that are finished; those of the steps before it that ended waiting
+            included, so that a step can begin its batch of calls again from the start.
         stage: keeps what the step has come to so far, before it is done. What is staged is never asked of a model
             again.
         emit: says something on the lane's stream.
         account: what the turn may spend. An adapter with the capability `budgets` asks it with `request` before each
             model request, tells it with `settle` what that took, and asks it with `tool_calls` before the calls of a
             response are made. Its own budget is its attribute `budget`.
+        answers: what the steps directly before it waited for, oldest first, each with its answer.
     """
 
     conversation: str
@@ -123,6 +129,7 @@ class StepWork(Generic[M]):
     stage: Callable[[StepResult[M]], Awaitable[None]]
     emit: Callable[[EventKind, Mapping[str, object]], None] = field(repr=False)
     account: TurnAccount = field(default_factory=TurnAccount, repr=False)
+    answers: Sequence[Answered] = ()
 
 
 class Adapter(Protocol[M]):

@@ -20,6 +20,7 @@ from pydantic_ai.exceptions import FallbackExceptionGroup, ModelAPIError
 from pydantic_ai.messages import ModelMessage, UserContent
 from pydantic_ai.models import Model
 from pydantic_ai.run import AgentRun
+from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import UsageLimits
 from pydantic_core import PydanticSerializationError, to_json
 from typing_extensions import TypeVar
@@ -28,7 +29,7 @@ from laneway.activities import pydantic_contract
 from laneway.activities.adapter import Capability, RetryPolicy, StepResult, StepWork
 from laneway.activities.pydantic_budget import BudgetGate
 from laneway.activities.pydantic_editing import Continuity, describe, edit, ties_reasoning
-from laneway.activities.pydantic_growth import Growth, text_of
+from laneway.activities.pydantic_growth import Growth, text_of, usage_of
 from laneway.activities.pydantic_import import read_import, stored_import
 from laneway.activities.pydantic_models import can_stream, stop_sdk_retries, told_apart
 from laneway.activities.pydantic_prefix import PrefixWatch
@@ -46,6 +47,7 @@ from laneway.activities.pydantic_run import (
 )
 from laneway.activities.pydantic_summary import Processors, one_processor
 from laneway.activities.pydantic_tools import LaneCapability, StreamingLaneCapability
+from laneway.activities.pydantic_waiting import allow_deferral, requests_of
 from laneway.activities.retries import SerializationFailed
 from laneway.errors import ConfigurationError, InvalidInput
 from laneway.history.budget import RequestBudget
@@ -227,7 +229,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         live = int(str(work.extras.get("live", 0))) if state is None else state.live
         continuity = Continuity(f"{work.lane_id}:{work.checkpoint.epoch}", live)
         streaming = self._streams()
-        capability = (StreamingLaneCapability if streaming else LaneCapability)(work.journal, work.emit)
+        capability = (StreamingLaneCapability if streaming else LaneCapability)(work.journal, work.emit, work.answers)
         watch = PrefixWatch(self) if self._may_tie_reasoning() else None
         gate = BudgetGate(work.account) if work.account.is_limited else None
         async with self.agent.iter(
@@ -281,10 +283,13 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
                 await growth.work.stage(result)
                 growth.is_staged(result, run)
         await growth.work.account.tool_calls(calls_of(run, node))
+        allow_deferral(run)
         last: Any = await run.next(cast("Any", node))
         if not is_end(last):
             return growth.result(run, last)
         output: object = last.data.output
+        if isinstance(output, DeferredToolRequests):
+            return self._wait(run, output, growth)
         in_history = isinstance(output, str) and output == text_of(run.ctx.state.message_history[-1])
         return replace(
             growth.result(run, last),
@@ -292,6 +297,15 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
             output=None if in_history else self._encode_output(output),
             output_in_history=in_history,
         )
+
+    def _wait(
+        self, run: AgentRun[DepsT, Any], deferred: DeferredToolRequests, growth: Growth
+    ) -> StepResult[ModelMessage]:
+        """Nothing of the batch is kept but its journal: it begins again when all is answered."""
+        work = growth.work
+        assert work.state is not None, "a batch of tool calls is a step of its own"
+        usage = usage_of(RunState.from_json(work.state).usage)
+        return StepResult(appended=(), state=work.state, usage=usage, requests=requests_of(work, run, deferred))
 
     async def _edit(self, run: AgentRun[DepsT, Any], node: Any, growth: Growth) -> None:
         """Let the history processor in force edit what the node is about to send."""

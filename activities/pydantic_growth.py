@@ -18,7 +18,7 @@ from laneway.history.editing import EditOutcome, EditReceipt
 from laneway.history.origins import EntryMetadata
 from laneway.history.records import TurnUsage
 
-__all__ = ["Growth", "text_of"]
+__all__ = ["Growth", "text_of", "usage_of"]
 
 
 @dataclass
@@ -125,7 +125,7 @@ class Growth:
             rewritten=None if unchanged else grown,
             entries=None if unchanged else self.known(grown),
             state=state,
-            usage=_usage(run.usage),
+            usage=usage_of(run.usage),
             extras={**self.work.extras, **extras} if extras else None,
             edits=self._receipts(),
             noops=int(edited is not None and edited.verdict == "no-op"),
@@ -140,7 +140,8 @@ def text_of(message: ModelMessage) -> str:
     return "".join(part.content for part in message.parts if isinstance(part, TextPart))
 
 
-def _usage(usage: RunUsage) -> TurnUsage:
+def usage_of(usage: RunUsage) -> TurnUsage:
+    """What a run has used, as a turn counts it."""
     return TurnUsage(
         requests=usage.requests,
         tool_calls=usage.tool_calls,

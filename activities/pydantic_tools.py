@@ -6,7 +6,7 @@ counters, hooks, usage) happens again when a finished call is answered from the 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Mapping
+from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
@@ -25,14 +25,16 @@ from pydantic_ai.messages import (
     ToolReturn,
     ToolReturnContent,
 )
-from pydantic_ai.tools import RunContext
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunContext
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 from pydantic_core import PydanticSerializationError, to_json
 
 from laneway.activities.journal import ToolJournal
 from laneway.activities.pydantic_run import JSON_FORM, CallQueue
+from laneway.activities.pydantic_waiting import deferred_result, results_for
 from laneway.activities.retries import SerializationFailed
 from laneway.history.records import EventKind
+from laneway.history.requests import Answered
 
 __all__ = ["Emit", "LaneCapability", "StreamingLaneCapability"]
 
@@ -65,7 +67,16 @@ class _Raised(_Effects):
     kind: Literal["raised"] = "raised"
 
 
-_Finished = _Returned | _ReturnedRich | _Raised
+@dataclass
+class _Deferred(_Effects):
+    """A call that ran, and put off its result: it is not run again for that."""
+
+    waits_for: Literal["approval", "external", "question"]
+    metadata: dict[str, Any] | None
+    kind: Literal["deferred"] = "deferred"
+
+
+_Finished = _Returned | _ReturnedRich | _Raised | _Deferred
 _finished: TypeAdapter[_Finished] = TypeAdapter(_Finished, config=JSON_FORM)
 
 
@@ -82,25 +93,50 @@ def _encode(tool: str, finished: _Finished) -> bytes:
 class _JournaledToolset(WrapperToolset[Any]):
     journal: ToolJournal
     emit: Emit
+    answers: Sequence[Answered] = ()
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
         arguments = to_json(tool_args, fallback=_kind_of, bytes_mode="base64", inf_nan_mode="constants")
-        key = self.journal.key(ctx.tool_call_id or "", name, arguments)
+        # An approved call is another one than the one that asked for its approval.
+        key = self.journal.key(ctx.tool_call_id or "", f"{name}!" if ctx.tool_call_approved else name, arguments)
         done = self.journal.finished(key)
         if done is not None:
             finished = _finished.validate_json(done)
             if isinstance(ctx.pending_messages, CallQueue):
                 ctx.pending_messages.again(finished.queued)
-            return _answer(finished)
+            return self._answer(finished, ctx)
         shown = {"tool": name, "call_id": ctx.tool_call_id, "arguments": arguments.decode()[:2000]}
         self.emit(EventKind.TOOL_CALLED, shown)
         finished = await self._call(name, tool_args, ctx, tool)
         done = await self.journal.finish(key, _encode(name, finished))
-        outcome = getattr(finished, "error", "returned")
+        outcome = "deferred" if isinstance(finished, _Deferred) else getattr(finished, "error", "returned")
         self.emit(EventKind.TOOL_FINISHED, {"tool": name, "call_id": ctx.tool_call_id, "outcome": outcome})
-        return _answer(_finished.validate_json(done))
+        return self._answer(_finished.validate_json(done), ctx)
+
+    def _answer(self, finished: _Finished, ctx: RunContext[Any]) -> Any:
+        match finished:
+            case _Raised(error="retry", message=message):
+                raise ModelRetry(message)
+            case _Raised(message=message):
+                raise ToolFailed(message)
+            case _Deferred(waits_for="approval", metadata=metadata):
+                raise ApprovalRequired(metadata)
+            case _Deferred(waits_for=("external" | "question") as kind, metadata=metadata):
+                # The framework asks for results once in a batch, before what was approved runs.
+                later = deferred_result(ctx.tool_call_id, self.answers) if ctx.tool_call_approved else None
+                if later is None:
+                    raise CallDeferred(metadata, kind=kind)
+                if later.kind == "error":
+                    raise ToolFailed(later.reason or "")
+                return later.value
+            case _ReturnedRich(result=result):
+                return result
+            case _Returned(content=content):
+                return content
+            case _:
+                raise AssertionError(finished)
 
     async def _call(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
@@ -109,8 +145,10 @@ class _JournaledToolset(WrapperToolset[Any]):
         token = CallQueue.calling.set(queued)
         try:
             result = await super().call_tool(name, tool_args, ctx, tool)
-        except (ApprovalRequired, CallDeferred):
-            raise
+        except ApprovalRequired as error:
+            return _Deferred(waits_for="approval", metadata=error.metadata, queued=queued)
+        except CallDeferred as error:
+            return _Deferred(waits_for=error.kind, metadata=error.metadata, queued=queued)
         except ModelRetry as error:
             return _Raised("retry", error.message, queued=queued)
         except ToolFailed as error:
@@ -127,22 +165,22 @@ def _kind_of(value: object) -> str:
     return type(value).__qualname__
 
 
-def _answer(finished: _Finished) -> Any:
-    if isinstance(finished, _Raised):
-        raise ModelRetry(finished.message) if finished.error == "retry" else ToolFailed(finished.message)
-    return finished.result if isinstance(finished, _ReturnedRich) else finished.content
-
-
 class LaneCapability(AbstractCapability[Any]):
-    """Gives a run its journaled tools."""
+    """Gives a run its journaled tools, and the answers to what it waited for."""
 
-    def __init__(self, journal: ToolJournal, emit: Emit) -> None:
+    def __init__(self, journal: ToolJournal, emit: Emit, answers: Sequence[Answered] = ()) -> None:
         super().__init__()
         self.journal = journal
         self.emit = emit
+        self.answers = answers
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
-        return _JournaledToolset(toolset, self.journal, self.emit)
+        return _JournaledToolset(toolset, self.journal, self.emit, self.answers)
+
+    async def handle_deferred_tool_calls(
+        self, ctx: RunContext[Any], *, requests: DeferredToolRequests
+    ) -> DeferredToolResults | None:
+        return results_for(requests, self.answers)
 
 
 class StreamingLaneCapability(LaneCapability):

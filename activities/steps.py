@@ -28,10 +28,11 @@ from laneway.activities.agents import Agents
 from laneway.activities.journal import ToolJournal
 from laneway.activities.publisher import StepPublisher
 from laneway.activities.retries import RetryStep, cause_of, decide
-from laneway.activities.wire import ABORT_TURN, RUN_STEP, AbortInput, StepInput, StepOutcome
+from laneway.activities.wire import ABORT_TURN, RUN_STEP, AbortInput, Awaited, StepInput, StepOutcome
 from laneway.errors import (
     CheckpointLost,
     HistoryError,
+    InvalidInput,
     LanewayError,
     ServiceUnavailable,
     StaleTurn,
@@ -45,6 +46,7 @@ from laneway.history.lanes import LaneKey
 from laneway.history.options import TurnOptions
 from laneway.history.origins import EntryMetadata
 from laneway.history.records import EventKind, LaneEvent, StepAttempt, TurnRecord, TurnTally, TurnUsage
+from laneway.history.requests import StoredRequest, answers_since, first_of_episode, requests_of
 from laneway.history.store import HistoryStore
 
 __all__ = ["Steps"]
@@ -165,7 +167,7 @@ class Steps:
         adapter = await self._adapter(fence.lane)
         attempt = await self._load(request, fence, adapter)
         if f"s{request.n}" in attempt.turn.fields:
-            return StepOutcome("next", attempt.turn.head.version)
+            return await self._staged_before(request, attempt)
         publisher = StepPublisher(
             lambda events: self._store.publish(attempt.fence, events),
             turn_id=request.t,
@@ -173,6 +175,7 @@ class Steps:
             attempt=fence.attempt,
         )
         try:
+            await self._answer_by_default(request, attempt)
             async with publisher, self._agents.running(fence.lane.agent):
                 if attempt.turn.fields["in"].startswith(IMPORT_MARK):
                     result = self._imported(attempt)
@@ -183,6 +186,8 @@ class Steps:
                 await publisher.flush()
             if result.done:
                 return await self._commit(request, attempt, result)
+            if result.requests:
+                return await self._wait(request, attempt, result)
             return await self._stage(request, attempt, result)
         except (StaleTurn, ServiceUnavailable, asyncio.CancelledError):
             raise
@@ -270,11 +275,13 @@ class Steps:
             attempt.checkpoint, attempt.tally = tip, tally
             self._advance(attempt, result, entries)
 
+        first = first_of_episode(fields, step)
+        prefix = f"j{first}:"
+
         async def write(key: str, result: bytes) -> bytes | None:
-            held, _ = await self._store.stage(fence, f"j{step}:{key}", result)
+            held, _ = await self._store.stage(fence, prefix + key, result)
             return held
 
-        prefix = f"j{step}:"
         journal = ToolJournal({k.removeprefix(prefix): v for k, v in fields.items() if k.startswith(prefix)}, write)
         return StepWork(
             conversation=fence.lane.conversation,
@@ -295,7 +302,9 @@ class Steps:
                 fence,
                 budget=getattr(attempt.adapter, "budget", None),  # of those with the capability
                 options=TurnOptions.from_json(fields.get("op")),
+                batch=first,
             ),
+            answers=answers_since(fields, first),
             stage=stage,
             emit=publisher.emit,
         )
@@ -344,6 +353,46 @@ class Steps:
         value = _staged(_tally(attempt, result), result.state)
         await self._store.stage(attempt.fence, f"s{request.n}", value, entries=entries, after=after)
         return StepOutcome("next", attempt.turn.head.version)
+
+    async def _wait(self, request: StepInput, attempt: _Attempt, result: StepResult[Any]) -> StepOutcome:
+        after, entries = self._tail(attempt, result)
+        now = time.time()
+        requests = [StoredRequest(one, request.n, now) for one in result.requests]
+        if len({one.request.id for one in requests}) < len(requests):
+            raise InvalidInput("two requests of a step have the same id: give each `ref` its own")
+        value = _staged(_tally(attempt, result), result.state)
+        held, _ = await self._store.stage(
+            attempt.fence, f"s{request.n}", value, entries=entries, after=after, requests=requests
+        )
+        if held is not None:
+            raise StaleTurn(f"step {request.n} of turn {request.t!r} was staged by another attempt")
+        return await self._waiting(attempt, requests)
+
+    async def _staged_before(self, request: StepInput, attempt: _Attempt) -> StepOutcome:
+        fields = attempt.turn.fields
+        if f"w{request.n}" in fields:
+            requests = [stored for stored, _ in requests_of(fields) if stored.step == request.n]
+            return await self._waiting(attempt, requests)
+        return StepOutcome("next", attempt.turn.head.version)
+
+    async def _waiting(self, attempt: _Attempt, requests: Sequence[StoredRequest]) -> StepOutcome:
+        # After it is staged: readers take lanes that do not wait out of the index.
+        await self._store.note_waiting(attempt.fence.lane, now=time.time())
+        awaited = [Awaited(one.request.id, one.deadline) for one in requests]
+        return StepOutcome("waiting", attempt.turn.head.version, awaited)
+
+    async def _answer_by_default(self, request: StepInput, attempt: _Attempt) -> None:
+        """Answer what the step before waited for and nobody answered: its time has passed."""
+        fields = dict(attempt.turn.fields)
+        for stored, answer in requests_of(fields):
+            if answer is not None or stored.step != request.n - 1:
+                continue
+            asked = stored.request
+            if asked.default is None:
+                raise CheckpointLost(f"the answer to request {asked.id} of turn {request.t!r} is missing from Redis")
+            standing = await self._store.answer(attempt.fence.lane, request.t, asked.id, asked.default)
+            fields[f"r:{asked.id}"] = (standing or asked.default).to_json()
+        attempt.turn = replace(attempt.turn, fields=fields)
 
     async def _commit(self, request: StepInput, attempt: _Attempt, result: StepResult[Any]) -> StepOutcome:
         after, entries = self._tail(attempt, result)

@@ -12,12 +12,15 @@ from typing import Literal
 
 __all__ = [
     "ABORT_TURN",
+    "ANSWER_REQUEST",
     "CANCEL_TURN",
     "LANE_STATUS",
     "LANE_WORKFLOW",
     "RUN_STEP",
     "SUBMIT_TURN",
     "AbortInput",
+    "AnswerNotice",
+    "Awaited",
     "CancelRequest",
     "Ending",
     "LaneInput",
@@ -27,6 +30,7 @@ __all__ = [
     "StepInput",
     "StepOutcome",
     "SubmitReceipt",
+    "SuspendedTurn",
     "WhenBusy",
 ]
 
@@ -35,6 +39,7 @@ RUN_STEP = "step"
 ABORT_TURN = "abort"
 SUBMIT_TURN = "submit"
 CANCEL_TURN = "cancel"
+ANSWER_REQUEST = "answer"
 LANE_STATUS = "status"
 
 WhenBusy = Literal["enqueue", "reject", "interrupt"]
@@ -102,6 +107,34 @@ class CancelRequest:
 
 
 @dataclass(frozen=True)
+class AnswerNotice:
+    """A request has its answer, in Redis.
+
+    Attributes:
+        t: the turn that waits for it.
+        r: the request.
+        g: the answer's digest, for whoever reads the workflow's history.
+    """
+
+    t: str
+    r: str
+    g: str = ""
+
+
+@dataclass(frozen=True)
+class Awaited:
+    """A request that a turn waits for.
+
+    Attributes:
+        r: the request.
+        d: when its default answer counts, in seconds since 1970; None for never.
+    """
+
+    r: str
+    d: float | None = None
+
+
+@dataclass(frozen=True)
 class Ending:
     """A turn that is to end without a commit.
 
@@ -117,6 +150,23 @@ class Ending:
 
 
 @dataclass(frozen=True)
+class SuspendedTurn:
+    """A turn that waits for requests while its workflow continues as new.
+
+    Attributes:
+        turn: which.
+        n: the step that ended waiting.
+        w: what it waits for.
+        a: the requests that have their answers.
+    """
+
+    turn: QueuedTurn
+    n: int
+    w: list[Awaited]
+    a: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True)
 class LaneInput:
     """What a lane's workflow begins with, and carries when it continues as new.
 
@@ -129,6 +179,7 @@ class LaneInput:
         queue: turns that wait.
         ledger: recently ended turns, oldest first: id and prompt digest.
         ended: how many turns have ended in earlier runs.
+        waits: the turn that waits for requests; None where none does.
     """
 
     c: str
@@ -139,6 +190,7 @@ class LaneInput:
     queue: list[QueuedTurn] = field(default_factory=list[QueuedTurn])
     ledger: list[list[str]] = field(default_factory=list[list[str]])
     ended: int = 0
+    waits: SuspendedTurn | None = None
 
 
 @dataclass(frozen=True)
@@ -167,12 +219,15 @@ class StepOutcome:
     """How a step ended.
 
     Attributes:
-        s: `next` where the turn goes on with another step; else how the turn ended.
+        s: `next` where the turn goes on with another step, `waiting` where it does once requests are answered; else
+            how the turn ended.
         v: the head's version now.
+        w: what it waits for.
     """
 
-    s: Literal["next", "committed", "failed", "cancelled"]
+    s: Literal["next", "waiting", "committed", "failed", "cancelled"]
     v: int
+    w: list[Awaited] = field(default_factory=list[Awaited])
 
 
 @dataclass(frozen=True)
@@ -207,6 +262,7 @@ class LaneView:
         cancelling: whether the turn that runs is being cancelled.
         ended: how many turns have ended since the workflow was first started.
         leaving: turns that waited, and are ending without having run.
+        waiting: the requests that the turn that runs waits for, and that have no answer.
     """
 
     turn: str | None
@@ -215,3 +271,4 @@ class LaneView:
     cancelling: bool
     ended: int
     leaving: list[str] = field(default_factory=list[str])
+    waiting: list[str] = field(default_factory=list[str])

@@ -2,6 +2,8 @@
 
     <prefix>:lanes                          hash    lane id → [conversation, agent, contract]
     <prefix>:conversation:<digest>          hash    the same, for one conversation
+    <prefix>:waiting                        zset    the same texts, of lanes that have or had a turn that waits for
+                                                    requests, by when it began to
     <prefix>:{<lane id>}:head               hash    v version, e epoch, n length, d digest, t last turn, x extras (JSON)
     <prefix>:{<lane id>}:epoch:<e>          list    entries, append-only; a checkpoint is a prefix of it
     <prefix>:{<lane id>}:turn:<turn id>     hash    an unfinished turn: its input and what it has staged (below)
@@ -11,6 +13,7 @@
                                                     tokens; b the budget that the conversation was given last
     <prefix>:{<lane id>}:spent:<turn id>    hash    the same of a turn that has a budget, and each charge (below)
     <prefix>:{<lane id>}:events             stream  what happens, live; trimmed
+    <prefix>:{<lane id>}:waits              string  the turn that waits for requests, or did last
     <prefix>:{<lane id>}:wake               channel told the id of each new event, or `end:<turn id>` when a turn ends
 
 Fields of an unfinished turn:
@@ -24,6 +27,11 @@ Fields of an unfinished turn:
     j<k>:<call> the journal of step k's tool call
     a<k>        the latest attempt at step k that has begun, where it is not the first
     f<k>:<n>    how attempt n at step k failed
+    w<k>        the ids of the requests that step k ended waiting for, as JSON
+    q:<id>      a request
+    r:<id>      the answer to it
+
+A turn that waits has no time to live, however long that takes; with its next write it has one again.
 
 Charges are fields `r:<step>:<attempt>:<n>` with the input tokens of a model request, reserved first and then measured,
 and `t:<step>:<call>` for a tool call. They are summed up in r, t and i as they are made.
@@ -43,9 +51,11 @@ from laneway.history.lanes import LaneKey
 
 __all__ = [
     "ABORT",
+    "ANSWER",
     "COMMIT",
     "DROP_INPUT",
     "FENCE",
+    "FORGET_WAITING",
     "LOAD",
     "PUBLISH",
     "PUT_INPUT",
@@ -73,6 +83,8 @@ class Answer(StrEnum):
     """The turn id holds another prompt."""
     OVER = "over"
     """A budget forbids it; scope, dimension, limit and what is consumed follow."""
+    UNKNOWN = "unknown"
+    """The turn has no such request."""
     DAMAGED = "damaged"
     """The epoch's list is not as long as the head says; its length follows."""
 
@@ -107,6 +119,11 @@ class LaneNames:
     def events(self) -> str:
         """The stream."""
         return self.base + "events"
+
+    @property
+    def waits(self) -> str:
+        """The turn that waits for requests, or did last."""
+        return self.base + "waits"
 
     @property
     def wake(self) -> str:
@@ -190,7 +207,8 @@ if not known then
   if ARGV[11] ~= '' then redis.call('HSET', turn, 'op', ARGV[11]) end
 end
 redis.call('HSET', turn, 'c:' .. ARGV[10], '')
-redis.call('EXPIRE', turn, ttl)
+-- Behind a turn that waits, or as that turn, it may have to last for as long as that.
+if redis.call('EXISTS', base .. 'waits') == 1 then redis.call('PERSIST', turn) else redis.call('EXPIRE', turn, ttl) end
 return {known and 'exists' or 'ok', since}
 """
 )
@@ -237,7 +255,9 @@ return {'ok', heads, fields, first, entries, stage}
 """
 )
 
-# ARGV 8: field. 9: value. 10: the epoch staged for. 11...: encoded entries. First write wins.
+# ARGV 8: field. 9: value. 10: the epoch staged for. 11: how many fields follow that are written with it, name and value
+# in turn, then how many events; each of their values. The rest: encoded entries. First write wins. Where more fields
+# are written, they are those of requests, and the turn waits: for them it is kept without an end.
 STAGE = (
     STRICT
     + FENCE
@@ -245,18 +265,47 @@ STAGE = (
 local held = redis.call('HGET', turn, ARGV[8])
 if held then return {'exists', held} end
 if redis.call('HEXISTS', turn, 'p') == 0 then return {'stale', 'gone'} end
-local field, value, epoch = ARGV[8], ARGV[9], ARGV[10]
+local field, value, epoch, fields = ARGV[8], ARGV[9], ARGV[10], tonumber(ARGV[11])
+local before = redis.call('HGET', turn, 'se')
+local staged = before
+local at = 12
+for _ = 1, fields do
+  redis.call('HSET', turn, ARGV[at], ARGV[at + 1])
+  at = at + 2
+end
+for _ = 1, tonumber(ARGV[at]) do
+  at = at + 1
+  say(ARGV[at])
+end
 if epoch ~= '' then
-  local before = redis.call('HGET', turn, 'se')
   if before and before ~= epoch then redis.call('UNLINK', base .. 'stage:' .. id .. ':' .. before) end
   redis.call('HSET', turn, field, value, 'se', epoch)
-  local stage = base .. 'stage:' .. id .. ':' .. epoch
-  push(stage, 11)
-  redis.call('EXPIRE', stage, ttl)
+  staged = epoch
+  push(base .. 'stage:' .. id .. ':' .. epoch, at + 1)
 else
   redis.call('HSET', turn, field, value)
 end
-redis.call('EXPIRE', turn, ttl)
+local keys = {turn, base .. 'spent:' .. id}
+if staged then keys[3] = base .. 'stage:' .. id .. ':' .. staged end
+for _, key in ipairs(keys) do
+  if fields > 0 then redis.call('PERSIST', key) else redis.call('EXPIRE', key, ttl) end
+end
+if fields > 0 then redis.call('SET', base .. 'waits', id) end
+return {'ok'}
+"""
+)
+
+# ARGV 8: the request. 9: the answer. 10: the event. First answer wins. Says 'ok', 'exists' and the answer that counts,
+# or 'unknown'.
+ANSWER = (
+    STRICT
+    + FENCE
+    + """
+if redis.call('HEXISTS', turn, 'q:' .. ARGV[8]) == 0 then return {'unknown'} end
+local held = redis.call('HGET', turn, 'r:' .. ARGV[8])
+if held then return {'exists', held} end
+redis.call('HSET', turn, 'r:' .. ARGV[8], ARGV[9])
+say(ARGV[10])
 return {'ok'}
 """
 )
@@ -302,6 +351,7 @@ local number = redis.call('HLEN', turns) + 1
 redis.call('HSET', turns, id, number .. '|' .. ARGV[14])
 count_spent(17)
 redis.call('UNLINK', turn)
+if redis.call('GET', base .. 'waits') == id then redis.call('UNLINK', base .. 'waits') end
 say(ARGV[15], 'end:' .. id)
 return {'ok', number}
 """
@@ -318,6 +368,7 @@ local staged = redis.call('HGET', turn, 'se')
 if staged then redis.call('UNLINK', base .. 'stage:' .. id .. ':' .. staged) end
 count_spent(10)
 redis.call('UNLINK', turn)
+if redis.call('GET', base .. 'waits') == id then redis.call('UNLINK', base .. 'waits') end
 local number = redis.call('HLEN', turns) + 1
 redis.call('HSET', turns, id, number .. '|' .. ARGV[8])
 say(ARGV[9], 'end:' .. id)
@@ -333,5 +384,15 @@ PUBLISH = (
 if redis.call('HEXISTS', turn, 'p') == 0 then return {'stale', 'gone'} end
 for at = 8, #ARGV do say(ARGV[at]) end
 return {'ok'}
+"""
+)
+
+# KEYS: the index of lanes that wait. ARGV 1: a lane. 2: since when, as it was read.
+FORGET_WAITING = (
+    STRICT
+    + """
+local since = redis.call('ZSCORE', KEYS[1], ARGV[1])
+if since and tonumber(since) == tonumber(ARGV[2]) then return redis.call('ZREM', KEYS[1], ARGV[1]) end
+return 0
 """
 )

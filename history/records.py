@@ -198,6 +198,8 @@ class EventKind(StrEnum):
     TOOL_FINISHED = "tool.finished"
     STEP_RETRIED = "step.retried"
     HISTORY_REWRITTEN = "history.rewritten"
+    REQUEST_PENDING = "request.pending"
+    REQUEST_ANSWERED = "request.answered"
     TURN_COMMITTED = "turn.committed"
     TURN_FAILED = "turn.failed"
     TURN_CANCELLED = "turn.cancelled"
@@ -220,7 +222,8 @@ class LaneEvent:
         step: in which step of it, from 0.
         attempt: in which attempt at the step, from 1. After `step.retried`, drop what earlier attempts showed.
         data: kind by kind: `text` of a delta; `tool`, `call_id` and `arguments` or `outcome` of a tool call; the
-            figures of the receipt of a rewrite; `error` of a failure.
+            figures of the receipt of a rewrite; `request`, `kind`, `name` and, where it is short, `payload` of what
+            the turn waits for; `request` and `answer` (its kind) of what was answered; `error` of a failure.
         event_id: its place on the stream; empty until it is stored.
     """
 

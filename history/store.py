@@ -35,14 +35,16 @@ from laneway.errors import (
     StoreError,
     StoreFull,
     TurnConflict,
+    UnknownRequest,
 )
 from laneway.history import layout
 from laneway.history.accounts import Accounts
 from laneway.history.checkpoints import DIGEST_BYTES, CheckpointRef, StoredEntry, decode_entries, encode_entries
 from laneway.history.heads import Fence, Head, LoadedTurn, TurnEnded, checked_entries, lost, pairs_of, read_head
 from laneway.history.lanes import LaneKey
-from laneway.history.layout import Answer, LaneNames, conversation_name
+from laneway.history.layout import LaneNames, conversation_name
 from laneway.history.records import TERMINAL, EventKind, LaneEvent, TurnRecord
+from laneway.history.requests import Answer, StoredRequest, requests_of
 
 __all__ = ["Durability", "HistoryStore"]
 
@@ -52,6 +54,8 @@ own settings allow (`auto`: at once where each write is synced anyway, by `WAITA
 file)."""
 
 _WAIT_FOR_DISK = timedelta(seconds=10)
+# A longer payload of a request is not repeated on the stream.
+_MAX_SHOWN_CHARS = 4000
 # Later than any attempt at a step.
 _DECIDED = 2**31
 
@@ -91,8 +95,10 @@ class HistoryStore:
         self._stage: Any = script(layout.STAGE)
         self._commit: Any = script(layout.COMMIT)
         self._abort: Any = script(layout.ABORT)
+        self._answer: Any = script(layout.ANSWER)
         self._publish: Any = script(layout.PUBLISH)
         self.accounts = Accounts(redis, run=self._run, ask=_answer, names=self.names)
+        self._forget: Any = script(layout.FORGET_WAITING)
 
     def names(self, lane: LaneKey) -> LaneNames:
         """The names of a lane's keys."""
@@ -126,7 +132,7 @@ class HistoryStore:
             if ended.record.prompt_digest != digest:
                 raise _conflict(turn_id) from None
             return ended.record
-        if answer == Answer.CONFLICT:
+        if answer == layout.Answer.CONFLICT:
             raise _conflict(turn_id)
         return _text(rest[0])
 
@@ -188,8 +194,11 @@ class HistoryStore:
         *,
         entries: Sequence[StoredEntry] = (),
         after: CheckpointRef | None = None,
+        requests: Sequence[StoredRequest] = (),
     ) -> tuple[bytes | None, CheckpointRef | None]:
         """Write apart from the head: a field of the turn, and entries that follow `after` together with it.
+
+        Where the turn is to wait for `requests`, it is kept without an end, and on disk when this returns.
 
         Returns:
             what the field held before (then nothing was written: the first result wins) or None, and the checkpoint
@@ -201,10 +210,39 @@ class HistoryStore:
             encoded, digest = encode_entries(entries, after=after.digest)
             tip = CheckpointRef(after.epoch, after.length + len(encoded), digest)
         epoch = "" if after is None else after.epoch
-        answer, *rest = await self._run(self._stage, fence, name, value, epoch, *encoded)
-        if answer == Answer.EXISTS:
+        fields: list[bytes | str] = []
+        for one in requests:
+            fields += (f"q:{one.request.id}", one.to_json())
+        if requests:
+            fields += (f"w{fence.step}", json.dumps([one.request.id for one in requests]))
+        events = [_pending_event(fence, one) for one in requests]
+        arguments = (name, value, epoch, len(fields) // 2, *fields, len(events), *events, *encoded)
+        answer, *rest = await self._run(self._stage, fence, *arguments, on_disk=bool(requests))
+        if answer == layout.Answer.EXISTS:
             return cast("bytes", rest[0]), after
         return None, tip
+
+    async def answer(self, lane: LaneKey, turn_id: str, request: str, answer: Answer) -> Answer | None:
+        """Keep the answer to a request that the turn waits for; the first one counts. On disk when this returns.
+
+        Returns:
+            None, or the answer that counts where one was kept before.
+
+        Raises:
+            UnknownRequest: the turn has no such request.
+            TurnEnded: the turn has ended.
+        """
+        event = LaneEvent(
+            EventKind.REQUEST_ANSWERED, turn_id, data={"request": request, "answer": answer.kind}
+        ).to_json()
+        said, *rest = await self._run(
+            self._answer, Fence(lane, turn_id, attempt=_DECIDED), request, answer.to_json(), event, on_disk=True
+        )
+        if said == layout.Answer.UNKNOWN:
+            raise UnknownRequest(
+                f"turn {turn_id!r} has no request {request!r}: `laneway pending` lists what is waited for"
+            )
+        return Answer.from_json(rest[0]) if said == layout.Answer.EXISTS else None
 
     async def commit(
         self,
@@ -250,7 +288,7 @@ class HistoryStore:
             *encoded,
         )
         answer, number = await self._run(self._commit, fence, *arguments, on_disk=True)
-        if answer == Answer.DAMAGED:
+        if answer == layout.Answer.DAMAGED:
             raise lost(base, f"its list of entries leads to {number} where {tip.length} were expected")
         return replace(record, number=number)
 
@@ -351,6 +389,21 @@ class HistoryStore:
         )
         return [LaneEvent.from_json(entry_id.decode(), fields[b"e"]) for entry_id, fields in found]
 
+    async def waits(self, lane: LaneKey) -> str | None:
+        """The lane's turn that waits for requests, or that did and has not ended; None where there is none."""
+        turn_id: bytes | None = await _answer(self._redis.get(self.names(lane).waits))
+        return None if turn_id is None else turn_id.decode()
+
+    async def requests(self, lane: LaneKey, turn_id: str) -> list[tuple[StoredRequest, Answer | None]]:
+        """What an unfinished turn has waited for, each with its answer, in the order in which it came."""
+        name = self.names(lane).turn(turn_id)
+        fields: list[bytes] = await _answer(self._redis.hkeys(name))
+        wanted = [field for field in fields if field[:1] == b"w" or field[:2] in (b"q:", b"r:")]
+        if not wanted:
+            return []
+        values: list[bytes | None] = await _answer(self._redis.hmget(name, wanted))
+        return requests_of({k.decode(): v for k, v in zip(wanted, values, strict=True) if v is not None})
+
     # The index of lanes -----------------------------------------------------------------------------------------------
 
     async def register(self, lane: LaneKey) -> None:
@@ -366,6 +419,21 @@ class HistoryStore:
         name = f"{self._prefix}:lanes" if conversation is None else conversation_name(self._prefix, conversation)
         texts: list[bytes] = await _answer(self._redis.hvals(name))
         return sorted(map(LaneKey.from_json, texts), key=lambda lane: (lane.conversation, lane.agent, lane.contract))
+
+    async def note_waiting(self, lane: LaneKey, *, now: float) -> None:
+        """Enter a lane into the index of those that have a turn which waits for requests."""
+        await _answer(self._redis.zadd(f"{self._prefix}:waiting", {lane.to_json(): now}))
+
+    async def waiting_lanes(self) -> list[tuple[LaneKey, float]]:
+        """The lanes that have, or had, a turn that waits for requests, and since when."""
+        found: list[tuple[bytes, float]] = await _answer(
+            self._redis.zrange(f"{self._prefix}:waiting", 0, -1, withscores=True)
+        )
+        return [(LaneKey.from_json(text), score) for text, score in found]
+
+    async def forget_waiting(self, lane: LaneKey, since: float) -> None:
+        """Take a lane out of that index, unless it was entered again."""
+        await _answer(self._forget([f"{self._prefix}:waiting"], [lane.to_json(), repr(since)]))
 
     # Inside -----------------------------------------------------------------------------------------------------------
 
@@ -394,15 +462,15 @@ class HistoryStore:
         else:
             answer = await _answer(script(keys, [*head, *arguments]))
         kind, *rest = answer
-        kind = Answer(kind.decode())
-        if kind is Answer.ENDED:
+        kind = layout.Answer(kind.decode())
+        if kind is layout.Answer.ENDED:
             raise TurnEnded(TurnRecord.from_stored(fence.turn_id, rest[0]))
-        if kind is Answer.STALE:
+        if kind is layout.Answer.STALE:
             raise StaleTurn(
                 f"turn {fence.turn_id!r} writes on version {fence.version} of its lane, which is {_text(rest[0])} by "
                 "now: nothing was written"
             )
-        if kind is Answer.REPLACED:
+        if kind is layout.Answer.REPLACED:
             raise StaleTurn(
                 f"attempt {fence.attempt} at step {fence.step} of turn {fence.turn_id!r} was replaced by attempt "
                 f"{rest[0]}: nothing was written"
@@ -475,6 +543,14 @@ def _spent(record: TurnRecord) -> tuple[int, int, int]:
 
 def _text(value: object) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _pending_event(fence: Fence, stored: StoredRequest) -> bytes:
+    request = stored.request
+    data: dict[str, object] = {"request": request.id, "kind": request.kind, "name": request.name}
+    if len(json.dumps(request.payload)) <= _MAX_SHOWN_CHARS:
+        data["payload"] = request.payload
+    return LaneEvent(EventKind.REQUEST_PENDING, fence.turn_id, fence.step, fence.attempt, data).to_json()
 
 
 def _conflict(turn_id: str) -> TurnConflict:

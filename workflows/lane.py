@@ -17,12 +17,14 @@ from temporalio.exceptions import ActivityError, ApplicationError, CancelledErro
 
 from laneway.activities.wire import (
     ABORT_TURN,
+    ANSWER_REQUEST,
     CANCEL_TURN,
     LANE_STATUS,
     LANE_WORKFLOW,
     RUN_STEP,
     SUBMIT_TURN,
     AbortInput,
+    AnswerNotice,
     CancelRequest,
     Ending,
     LaneInput,
@@ -31,8 +33,10 @@ from laneway.activities.wire import (
     StepInput,
     StepOutcome,
     SubmitReceipt,
+    SuspendedTurn,
 )
 from laneway.workflows.queue import LaneQueue
+from laneway.workflows.waiting import Waiting
 
 __all__ = ["LaneWorkflow"]
 
@@ -51,7 +55,8 @@ class LaneWorkflow:
         self._lane = lane
         self._queue = LaneQueue.restored(lane)
         self._version = lane.head
-        self._step = 0
+        self._step = 0 if lane.waits is None else lane.waits.n
+        self._waiting = Waiting() if lane.waits is None else Waiting(lane.waits.w, lane.waits.a)
         self._running: asyncio.Task[StepOutcome] | None = None
         self._leaving: set[asyncio.Task[None]] = set()
         self._timers: dict[str, asyncio.Task[None]] = {}
@@ -66,6 +71,8 @@ class LaneWorkflow:
         self._last_active = workflow.time()
         for turn in self._queue.waiting:
             self._watch_deadline(turn)
+        if lane.waits is not None:
+            self._watch_deadline(lane.waits.turn)
         idleness = asyncio.create_task(self._watch_idleness())
         try:
             await self._serve(idleness)
@@ -78,10 +85,13 @@ class LaneWorkflow:
             raise
 
     async def _serve(self, idleness: asyncio.Task[None]) -> None:
+        if self._lane.waits is not None:
+            await self._take(self._lane.waits.turn, idleness)
         while True:
             await workflow.wait_condition(lambda: bool(self._queue.waiting) or self._idle)
             if self._queue.waiting:
-                await self._take(self._queue.next())
+                turn, self._step = self._queue.next(), 0
+                await self._take(turn, idleness)
                 self._last_active = workflow.time()
             if self._stopped:
                 raise asyncio.CancelledError
@@ -99,19 +109,59 @@ class LaneWorkflow:
 
     # Turns ------------------------------------------------------------------------------------------------------------
 
-    async def _take(self, turn: QueuedTurn) -> None:
-        self._step = 0
+    async def _take(self, turn: QueuedTurn, idleness: asyncio.Task[None]) -> None:
+        """Run a turn to its end, from the step that it is at."""
         while True:
+            if self._waiting.requests:
+                if not await self._wait(turn):
+                    idleness.cancel()
+                    workflow.continue_as_new(self._carried(turn))
+                self._step += 1
             ending = self._queue.ending
             outcome = await (self._take_step(turn) if ending is None else self._abort(turn, ending, self._step))
             if outcome is None:
                 continue
-            if outcome.s != "next":
+            if outcome.s == "waiting":
+                self._waiting.begin(outcome.w)
+            elif outcome.s == "next":
+                self._step += 1
+            else:
                 break
-            self._step += 1
         if outcome.s == "committed" and outcome.v:
             self._version = outcome.v
+        self._waiting.end()
         self._finish(turn)
+
+    async def _wait(self, turn: QueuedTurn) -> bool:
+        """Wait until each request has its answer, or the turn is to end.
+
+        Nothing is written to the workflow's history while it waits, however long that is, but what others bring; where
+        that is much, the workflow continues as new.
+
+        Returns:
+            whether the wait is over.
+        """
+
+        def is_over() -> bool:
+            return not self._waiting.open or self._queue.ending is not None
+
+        while not is_over():
+            deadline = self._waiting.next_deadline
+            try:
+                await workflow.wait_condition(
+                    lambda: is_over() or (workflow.info().is_continue_as_new_suggested() and self._is_settled()),
+                    timeout=None if deadline is None else timedelta(seconds=max(deadline - workflow.time(), 0)),
+                )
+            except TimeoutError:
+                self._waiting.pass_deadlines(deadline or 0)
+            except asyncio.CancelledError:
+                self._stopped = self._queue.ending is None
+                self._queue.end_current(Ending(turn.id, "cancelled"))
+            else:
+                if not is_over():
+                    return False
+        self._waiting.end()
+        return True
 
     def _finish(self, turn: QueuedTurn) -> None:
         if (timer := self._timers.pop(turn.id, None)) is not None:
@@ -184,6 +234,8 @@ class LaneWorkflow:
         async def watch() -> None:
             await asyncio.sleep(max(deadline - workflow.time(), 0))
             where = "in the queue" if self._queue.current != turn.id else f"in step {self._step}"
+            if self._queue.current == turn.id and self._waiting.open:
+                where = f"while it waited for request {', '.join(self._waiting.open)}"
             self._timers.pop(turn.id, None)
             error = ["TurnTimedOut", f"its timeout of {turn.t:g} s passed {where}"]
             self._end_turn(Ending(turn.id, "failed", error))
@@ -193,6 +245,9 @@ class LaneWorkflow:
     async def _watch_idleness(self) -> None:
         limit = self._lane.limits.idle
         while True:
+            if self._waiting.requests:
+                # For as long as a turn waits there is nothing to watch, and no timer is written.
+                await workflow.wait_condition(lambda: not self._waiting.requests)
             quiet = workflow.time() - self._last_active
             if quiet >= limit and self._queue.current is None and not self._queue.waiting:
                 self._idle = True
@@ -206,8 +261,8 @@ class LaneWorkflow:
     def _must_continue_as_new(self) -> bool:
         return self._ended_here >= self._lane.limits.turns or workflow.info().is_continue_as_new_suggested()
 
-    def _carried(self) -> LaneInput:
-        lane = self._lane
+    def _carried(self, waits: QueuedTurn | None = None) -> LaneInput:
+        lane, waiting = self._lane, self._waiting
         return LaneInput(
             c=lane.c,
             a=lane.a,
@@ -217,6 +272,7 @@ class LaneWorkflow:
             queue=list(self._queue.waiting),
             ledger=self._queue.ledger(),
             ended=lane.ended + self._ended_here,
+            waits=None if waits is None else SuspendedTurn(waits, self._step, waiting.requests, waiting.answered),
         )
 
     # Handlers ---------------------------------------------------------------------------------------------------------
@@ -259,6 +315,12 @@ class LaneWorkflow:
         """End a turn as cancelled, unless it has ended or its commit comes first."""
         self._end_turn(Ending(request.id, "cancelled"))
 
+    @workflow.signal(name=ANSWER_REQUEST)
+    def answer(self, notice: AnswerNotice) -> None:
+        """A request of the turn that runs has its answer in Redis."""
+        if notice.t == self._queue.current:
+            self._waiting.hear(notice)
+
     @workflow.query(name=LANE_STATUS)
     def status(self) -> LaneView:
         """What runs and what waits."""
@@ -269,4 +331,5 @@ class LaneWorkflow:
             cancelling=self._queue.ending is not None,
             ended=self._lane.ended + self._ended_here,
             leaving=self._queue.leaving,
+            waiting=self._waiting.open,
         )

@@ -27,7 +27,10 @@ class LaneQueue:
     @classmethod
     def restored(cls, lane: LaneInput) -> LaneQueue:
         """The queue as an earlier run of the workflow carried it."""
-        return cls(lane.queue, ((turn_id, digest) for turn_id, digest in lane.ledger))
+        queue = cls(lane.queue, ((turn_id, digest) for turn_id, digest in lane.ledger))
+        if lane.waits is not None:
+            queue._running = lane.waits.turn
+        return queue
 
     @property
     def current(self) -> str | None:

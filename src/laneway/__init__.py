@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from laneway.activities.adapter import RetryPolicy
     from laneway.activities.pydantic_adapter import PydanticAdapter
+    from laneway.answers import Pending
     from laneway.app import Laneway
     from laneway.client import Conversation, LaneStatus, LanewayClient
     from laneway.errors import (
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         create_summarization_processor,
     )
     from laneway.history.records import EventKind, LaneEvent, TurnRecord, TurnUsage
+    from laneway.history.requests import Answer, PendingRequest, approve, deny, failed
     from laneway.history.scopes import HistoryProcessingSettings
     from laneway.local import LocalStack
     from laneway.settings import Settings
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "BudgetExceeded": "laneway.errors",
+    "Answer": "laneway.history.requests",
     "CheckpointRef": "laneway.history.checkpoints",
     "ClearToolResultsProcessor": "laneway.history.processors",
     "Conversation": "laneway.client",
@@ -69,6 +72,8 @@ _HOMES = {
     "LanewayError": "laneway.errors",
     "LimitWarnerProcessor": "laneway.history.processors",
     "LocalStack": "laneway.local",
+    "Pending": "laneway.answers",
+    "PendingRequest": "laneway.history.requests",
     "PydanticAdapter": "laneway.activities.pydantic_adapter",
     "RequestBudget": "laneway.history.budget",
     "RequestTooLarge": "laneway.errors",
@@ -80,11 +85,15 @@ _HOMES = {
     "TurnRecord": "laneway.history.records",
     "TurnResult": "laneway.turns",
     "TurnUsage": "laneway.history.records",
+    "approve": "laneway.history.requests",
     "create_sliding_window_processor": "laneway.history.processors",
     "create_summarization_processor": "laneway.history.processors",
+    "deny": "laneway.history.requests",
+    "failed": "laneway.history.requests",
 }
 
 __all__ = [
+    "Answer",
     "BudgetExceeded",
     "CheckpointRef",
     "ClearToolResultsProcessor",
@@ -107,6 +116,8 @@ __all__ = [
     "LanewayError",
     "LimitWarnerProcessor",
     "LocalStack",
+    "Pending",
+    "PendingRequest",
     "PydanticAdapter",
     "RequestBudget",
     "RequestTooLarge",
@@ -118,8 +129,11 @@ __all__ = [
     "TurnRecord",
     "TurnResult",
     "TurnUsage",
+    "approve",
     "create_sliding_window_processor",
     "create_summarization_processor",
+    "deny",
+    "failed",
 ]
 
 

@@ -39,6 +39,7 @@ from laneway.activities.wire import (
     SubmitReceipt,
     WhenBusy,
 )
+from laneway.answers import Pending, pending_anywhere, pending_on
 from laneway.connect import connect_redis, connect_temporal
 from laneway.errors import InvalidInput, LaneBusy, ServiceUnavailable, TurnConflict
 from laneway.history.budget import Headroom, RequestBudget
@@ -85,6 +86,7 @@ class LaneStatus:
         cancelling: whether the turn that runs is being cancelled.
         headroom: what is left of each limit: of the turn that runs, where it has a budget, and of the conversation, by
             the budget that it was given last.
+        waiting: the requests without an answer that the turn that runs waits for.
     """
 
     lane: LaneKey
@@ -97,6 +99,7 @@ class LaneStatus:
     leaving: Sequence[str] = ()
     cancelling: bool = False
     headroom: Sequence[Headroom] = ()
+    waiting: Sequence[str] = ()
 
     @property
     def epoch(self) -> int:
@@ -230,6 +233,7 @@ class LanewayClient:
             leaving=tuple(view.leaving),
             cancelling=view.cancelling,
             headroom=headroom,
+            waiting=tuple(view.waiting),
         )
 
     # Turns ------------------------------------------------------------------------------------------------------------
@@ -351,6 +355,10 @@ class LanewayClient:
                 # No workflow is open, so nothing has been accepted; what follows finds that out.
             record = await self._ended(turn)
         return _CANCELS[record.outcome]
+
+    async def pending(self, lane: LaneKey | None = None) -> list[Pending]:
+        """What turns wait for, oldest first: on one lane, or on all."""
+        return await (pending_anywhere(self) if lane is None else pending_on(self, lane))
 
     async def _ended(self, turn: Turn) -> TurnRecord:
         """Wait for a turn to end. Where its lane does not know it, its submit was not accepted: then end it here.
@@ -493,6 +501,11 @@ class Conversation:
     def turn(self, agent: str, turn_id: str) -> Turn:
         """A turn that was submitted before."""
         return self._client.turn(self.lane(agent), turn_id)
+
+    async def pending(self, agent: str | None = None) -> list[Pending]:
+        """What the conversation's turns wait for: those of one agent, under its present contract, or all of them."""
+        lanes = await self._client.lanes(self.conversation_id) if agent is None else [self.lane(agent)]
+        return [one for lane in lanes for one in await self._client.pending(lane)]
 
     async def messages(self, agent: str) -> list[Any]:
         """The committed native messages. See `LanewayClient.messages`."""

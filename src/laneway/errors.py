@@ -8,6 +8,8 @@
     ├── UnknownAgent                  no agent of that name is registered here
     ├── LaneBusy                      the lane's queue refused the turn
     ├── TurnConflict                  the turn id is taken by another prompt
+    ├── UnknownRequest                no turn waits for that request
+    ├── AlreadyAnswered               another answer to the request came first
     ├── TurnError                     how an accepted turn ended, other than by its commit
     │   ├── TurnFailed
     │   │   ├── TurnTimedOut
@@ -35,6 +37,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 __all__ = [
+    "AlreadyAnswered",
     "BudgetExceeded",
     "CheckpointCorrupt",
     "CheckpointLost",
@@ -59,6 +62,7 @@ __all__ = [
     "TurnFailed",
     "TurnTimedOut",
     "UnknownAgent",
+    "UnknownRequest",
     "UnsupportedCapability",
 ]
 
@@ -100,6 +104,14 @@ class LaneBusy(LanewayError):
 
 class TurnConflict(LanewayError):
     """The turn id was used before with another prompt."""
+
+
+class UnknownRequest(LanewayError):
+    """No turn waits for a request of that id: it never did, or it has ended."""
+
+
+class AlreadyAnswered(LanewayError):
+    """Another answer to the request came first, and counts. Nothing was changed."""
 
 
 class TurnError(LanewayError):

@@ -6,15 +6,21 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from laneway.errors import CheckpointLost, TurnCancelled, TurnFailed, TurnTimedOut
+from laneway.answers import Pending, give_answer, pending_on
+from laneway.errors import CheckpointLost, InvalidInput, TurnCancelled, TurnFailed, TurnTimedOut
 from laneway.history.checkpoints import CheckpointRef
 from laneway.history.lanes import LaneKey
 from laneway.history.records import TERMINAL, LaneEvent, Outcome, TurnRecord, TurnUsage
+from laneway.history.requests import Answer
+from laneway.history.requests import result as as_result
 
 if TYPE_CHECKING:
     from laneway.client import LanewayClient
 
-__all__ = ["CancelOutcome", "Turn", "TurnResult"]
+__all__ = ["MISSING", "CancelOutcome", "Turn", "TurnResult"]
+
+MISSING: Any = object()
+"""In place of a result that was not given: None is one."""
 
 T = TypeVar("T")
 
@@ -141,6 +147,30 @@ class Turn:
                     yield LaneEvent(TERMINAL[record.outcome], self.turn_id)
                     return
                 await watcher.wait()
+
+    async def pending(self) -> list[Pending]:
+        """What the turn waits for, oldest first; empty where it waits for nothing."""
+        return [one for one in await pending_on(self._client, self.lane) if one.turn_id == self.turn_id]
+
+    async def answer(self, request_id: str, decision: Answer | None = None, *, result: Any = MISSING) -> None:
+        """Answer a request that the turn waits for. The turn goes on once all that it waits for is answered.
+
+        The same answer may be given again; another one is refused, since the first counts.
+
+        Args:
+            request_id: the request, as `pending` and the events name it.
+            decision: `approve()`, `approve(arguments={…})`, `deny("why")` or `failed("why")`.
+            result: in place of a decision, what an external tool returned, or what is answered to a question: JSON.
+
+        Raises:
+            UnknownRequest: the turn does not wait for it, or has ended.
+            AlreadyAnswered: another answer came first.
+            InvalidInput: the request does not take this answer. Nothing was changed.
+            ServiceUnavailable: see there. The answer may have been taken: give it again.
+        """
+        if (decision is None) == (result is MISSING):
+            raise InvalidInput("answer takes a decision, such as approve(), or a result, and not both")
+        await give_answer(self._client, self, request_id, as_result(result) if decision is None else decision)
 
     async def cancel(self) -> CancelOutcome:
         """Stop the turn, wherever it is, and wait until it has ended.

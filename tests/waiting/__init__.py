@@ -1,0 +1,1 @@
+"""Turns that wait for answers from outside."""
