@@ -19,7 +19,7 @@ from typing import Final
 from langchain_core.messages import AIMessage, BaseMessage
 
 from laneway.activities.langchain_messages import LangChainDialect
-from laneway.activities.langchain_models import ModelTraits
+from laneway.activities.langchain_traits import ModelTraits
 from laneway.history.budget import RequestEstimate, UsageCheckpoint, estimate_request
 from laneway.history.editing import EditOutcome, EditRequest, edit_history
 from laneway.history.estimation import estimate_message

@@ -16,8 +16,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from laneway.activities.adapter import RetryPolicy
 from laneway.activities.langchain_messages import LangChainDialect
-from laneway.activities.langchain_models import inner_models, model_id_of, stop_sdk_retries, told_apart
+from laneway.activities.langchain_models import IN_LANE_REQUEST, stop_sdk_retries, told_apart
 from laneway.activities.langchain_parts import pieces_of
+from laneway.activities.langchain_traits import inner_models, model_id_of
 from laneway.activities.retries import TransientFailure
 from laneway.history.estimation import estimate_message
 from laneway.history.processor_native import Line, LineKind, Summarizer, offer_native_text
@@ -48,7 +49,7 @@ class LangChainSummarizer:
         Raises:
             ValueError: the answer was cut off: what it leaves out would be lost.
         """
-        stop_sdk_retries(self.model)
+        stop_sdk_retries()
         answer = await self._answer([HumanMessage(request)])
         metadata = answer.response_metadata
         for key in ("finish_reason", "stop_reason", "status"):
@@ -59,6 +60,7 @@ class LangChainSummarizer:
     async def _answer(self, messages: list[BaseMessage]) -> AIMessage:
         delay, policy = self.retry_policy.first_delay, self.retry_policy
         for attempt in range(1, policy.max_attempts + 1):
+            token = IN_LANE_REQUEST.set(True)
             try:
                 return await self.model.ainvoke(messages)
             except Exception as error:
@@ -68,6 +70,8 @@ class LangChainSummarizer:
                 wait = delay if told.retry_after is None else told.retry_after
                 if wait > policy.max_delay:
                     raise
+            finally:
+                IN_LANE_REQUEST.reset(token)
             await asyncio.sleep(wait.total_seconds())
             delay = min(delay * policy.backoff, policy.max_delay)
         raise AssertionError("the last attempt returns or raises")
@@ -113,7 +117,11 @@ class LangChainText:
 
 def _lines(message: BaseMessage) -> Iterator[Line]:
     role = _DIALECT.facts(message).role
-    speaker: LineKind = "assistant" if role == "model" else "user" if role == "user" else "system"
+    if role == "tool":
+        tool = message.name or (message.tool_call_id if isinstance(message, ToolMessage) else None)
+        yield Line("result", "\n".join(piece.text for piece in pieces_of(message)), tool)
+        return
+    speaker: LineKind = "assistant" if role == "model" else role
     for piece in pieces_of(message):
         match piece.kind:
             case "thinking":
@@ -121,16 +129,11 @@ def _lines(message: BaseMessage) -> Iterator[Line]:
             case "call":
                 yield Line("call", piece.text, piece.tool)
             case "file":
-                is_result = role == "tool"
-                yield Line("result" if is_result else speaker, piece.text, message.name if is_result else None, True)
+                yield Line(speaker, piece.text, is_file=True)
             case "record":
                 yield Line("result", piece.text, "provider")
             case "text":
-                if role == "tool":
-                    tool = message.name or (message.tool_call_id if isinstance(message, ToolMessage) else None)
-                    yield Line("result", piece.text, tool)
-                else:
-                    yield Line(speaker, piece.text)
+                yield Line(speaker, piece.text)
 
 
 offer_native_text("langchain", LangChainText())

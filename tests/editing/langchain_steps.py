@@ -14,8 +14,8 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from laneway.activities.langchain_editing import NodeRequest, describe, edit
-from laneway.activities.langchain_models import traits_of
 from laneway.activities.langchain_request import RequestForm, request_form
+from laneway.activities.langchain_traits import traits_of
 from laneway.history.editing import EditOutcome
 from laneway.history.origins import EntryMetadata
 from laneway.history.scopes import HistoryProcessingInForce
