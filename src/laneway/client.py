@@ -65,8 +65,16 @@ _TASK_TIMEOUT = timedelta(seconds=5)
 # How long a cancellation may go unanswered before the lane is asked whether it knows the turn at all.
 _UNHEARD_AFTER_SECONDS = 2.0
 _PAUSE_SECONDS = 0.02
-# How Temporal answers while a lane completes or continues as new, or while it has too much to do.
-_PASSING = frozenset({RPCStatusCode.NOT_FOUND, RPCStatusCode.ABORTED, RPCStatusCode.RESOURCE_EXHAUSTED})
+# How Temporal answers while a lane completes or continues as new, while it has too much to do, or where it gave up the
+# workflow task that was to take the turn, as it does with one that would continue as new while something comes in.
+_PASSING = frozenset(
+    {
+        RPCStatusCode.NOT_FOUND,
+        RPCStatusCode.ABORTED,
+        RPCStatusCode.RESOURCE_EXHAUSTED,
+        RPCStatusCode.FAILED_PRECONDITION,
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -285,14 +293,7 @@ class LanewayClient:
 
     async def _accept(self, lane: LaneKey, turn: QueuedTurn) -> None:
         try:
-            async with asyncio.timeout(_ACCEPT_TIMEOUT.total_seconds()):
-                receipt = await self._update(lane, turn)
-        except TimeoutError:
-            raise ServiceUnavailable(
-                f"no worker accepted turn {turn.id!r} within {_ACCEPT_TIMEOUT.total_seconds():g} s on task queue "
-                f"{self.settings.task_queue!r}. Start one (`laneway worker APP`), then submit again with the same "
-                "turn id"
-            ) from None
+            receipt = await self._update(lane, turn)
         except WorkflowUpdateFailedError as error:
             cause = error.cause
             if isinstance(cause, ApplicationError) and cause.type == LaneBusy.code:
@@ -311,32 +312,46 @@ class LanewayClient:
             raise TurnConflict(f"turn id {turn.id!r} was used with another prompt: give this prompt an id of its own")
 
     async def _update(self, lane: LaneKey, turn: QueuedTurn) -> SubmitReceipt:
-        while True:
-            start: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
-                LANE_WORKFLOW,
-                LaneInput(lane.conversation, lane.agent, lane.contract, self._limits),
-                id=lane.workflow_id,
-                task_queue=self.settings.task_queue,
-                task_timeout=_TASK_TIMEOUT,
-                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-            )
-            try:
-                temporal: Any = self.temporal  # its overload for names leaves types open
-                receipt: SubmitReceipt = await temporal.execute_update_with_start_workflow(
-                    SUBMIT_TURN, turn, id=turn.id, start_workflow_operation=start, result_type=SubmitReceipt
-                )
-                return receipt
-            except WorkflowUpdateRPCTimeoutOrCancelledError as error:
-                if isinstance(error.__cause__, asyncio.CancelledError):
-                    # The SDK puts this in place of the cancellation of this very task, which has to end it.
-                    raise error.__cause__ from None
-                # The server gave up waiting for a worker; it waits for this call's own end.
-                await asyncio.sleep(0.05)
-            except RPCError as error:
-                if error.status not in _PASSING:
-                    raise _unavailable(error, "Temporal did not take the turn") from error
-                # The lane was completing or continuing as new: its next run takes the turn.
-                await asyncio.sleep(_PAUSE_SECONDS)
+        """Have the lane's workflow take the turn, through what passes by itself."""
+        refusal: RPCError | None = None
+        try:
+            async with asyncio.timeout(_ACCEPT_TIMEOUT.total_seconds()):
+                while True:
+                    start: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
+                        LANE_WORKFLOW,
+                        LaneInput(lane.conversation, lane.agent, lane.contract, self._limits),
+                        id=lane.workflow_id,
+                        task_queue=self.settings.task_queue,
+                        task_timeout=_TASK_TIMEOUT,
+                        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                    )
+                    try:
+                        temporal: Any = self.temporal  # its overload for names leaves types open
+                        receipt: SubmitReceipt = await temporal.execute_update_with_start_workflow(
+                            SUBMIT_TURN, turn, id=turn.id, start_workflow_operation=start, result_type=SubmitReceipt
+                        )
+                        return receipt
+                    except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+                        if isinstance(error.__cause__, asyncio.CancelledError):
+                            # The SDK puts this in place of the cancellation of this very task, which has to end it.
+                            raise error.__cause__ from None
+                        # The server gave up waiting for a worker; it waits for this call's own end.
+                        refusal = None
+                        await asyncio.sleep(0.05)
+                    except RPCError as error:
+                        if error.status not in _PASSING:
+                            raise _unavailable(error, "Temporal did not take the turn") from error
+                        refusal = error
+                        await asyncio.sleep(_PAUSE_SECONDS)
+        except TimeoutError:
+            limit = f"{_ACCEPT_TIMEOUT.total_seconds():g} s"
+            if refusal is not None:
+                what = f"Temporal did not take turn {turn.id!r} within {limit}"
+                raise _unavailable(refusal, what) from refusal
+            raise ServiceUnavailable(
+                f"no worker accepted turn {turn.id!r} within {limit} on task queue {self.settings.task_queue!r}. Start "
+                "one (`laneway worker APP`), then submit again with the same turn id"
+            ) from None
 
     async def cancel(self, turn: Turn) -> CancelOutcome:
         """See `Turn.cancel`."""

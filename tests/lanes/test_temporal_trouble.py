@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
 
 import pytest
 from pydantic_ai import Agent
 from pydantic_ai.models.function import FunctionModel
+from temporalio import workflow
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from laneway import Laneway, LocalStack, PydanticAdapter
+from laneway.activities.wire import LANE_WORKFLOW, SUBMIT_TURN, LaneInput, QueuedTurn
 from laneway.errors import TurnFailed
 
 from tests.lanes.agents import Paced, prompts_of
@@ -72,3 +78,41 @@ async def test_workers_of_two_versions_share_the_lanes_of_both(bench: Bench, con
         f"new {n}" for n in range(6)
     ]
     assert len(await new_client.lanes(conversation_id)) == 2
+
+
+@workflow.defn(name=LANE_WORKFLOW)
+class FailingLane:
+    """A lane whose every workflow task with an update is refused by the server, as one is that would have continued as
+    new while something came in."""
+
+    failed = threading.Event()
+
+    @workflow.run
+    async def run(self, lane: LaneInput) -> None:
+        await workflow.wait_condition(lambda: False)
+
+    @workflow.update(name=SUBMIT_TURN)
+    def submit(self, turn: QueuedTurn) -> None:
+        self.failed.set()
+        name_that_no_server_takes = "x" * 2000
+        workflow.start_activity(name_that_no_server_takes, start_to_close_timeout=timedelta(seconds=1))
+
+
+async def test_a_submit_outlives_a_workflow_task_that_fails(bench: Bench, conversation_id: str):
+    """Temporal refuses an update whose workflow task fails; where a later one takes it, nobody hears of it."""
+    paced = Paced()
+    client = await bench.client(paced.agents())
+    async with Worker(
+        client.temporal,
+        task_queue=bench.settings.task_queue,
+        workflows=[FailingLane],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+        sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
+    ):
+        submitting = asyncio.create_task(client.conversation(conversation_id).submit("agent", "hello"))
+        await asyncio.to_thread(FailingLane.failed.wait)
+        await asyncio.sleep(0.2)
+        assert not submitting.done()
+    gc.collect()  # CPython 3.11 fails an import during which such an open workflow is collected
+    await bench.worker(paced.agents())
+    assert (await (await submitting).result()).output == "re: hello"
