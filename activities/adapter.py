@@ -17,6 +17,7 @@ from typing import Generic, Protocol, TypeVar
 from laneway.activities.account import TurnAccount
 from laneway.activities.capabilities import Capability
 from laneway.activities.journal import ToolJournal
+from laneway.activities.scope_in_force import ScopeInForce
 from laneway.history.checkpoints import CheckpointRef
 from laneway.history.editing import EditReceipt
 from laneway.history.origins import EntryMetadata
@@ -111,6 +112,7 @@ class StepWork(Generic[M]):
             model request, tells it with `settle` what that took, and asks it with `tool_calls` before the calls of a
             response are made. Its own budget is its attribute `budget`.
         answers: what the steps directly before it waited for, oldest first, each with its answer.
+        scope: what the scopes around the call say, inside of the adapter's own settings.
     """
 
     conversation: str
@@ -130,6 +132,7 @@ class StepWork(Generic[M]):
     emit: Callable[[EventKind, Mapping[str, object]], None] = field(repr=False)
     account: TurnAccount = field(default_factory=TurnAccount, repr=False)
     answers: Sequence[Answered] = ()
+    scope: ScopeInForce = field(default_factory=ScopeInForce)
 
 
 class Adapter(Protocol[M]):

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from laneway.activities.adapter import Adapter, digest_of
+from laneway.activities.references import Registry
 from laneway.errors import UnknownAgent
 from laneway.history.lanes import LaneKey
 
@@ -20,10 +21,12 @@ class Agents:
 
     Args:
         adapters: each agent's adapter, by the agent's name.
+        registry: what the application has registered by name besides.
     """
 
-    def __init__(self, adapters: Mapping[str, Adapter[Any]]) -> None:
+    def __init__(self, adapters: Mapping[str, Adapter[Any]], registry: Registry | None = None) -> None:
         self._adapters = dict(adapters)
+        self.registry = registry or Registry()
         self._stack = AsyncExitStack()
         self._running: dict[str, asyncio.Lock] = {}
         self._entered: set[str] = set()

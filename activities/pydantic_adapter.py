@@ -123,9 +123,8 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         self._retry_policy = retry_policy or RetryPolicy()
         self._stream = stream
         history_processor = one_processor(history_processor)
-        self._processing = in_force(
-            [HistoryProcessingSettings(processor=history_processor, condition=history_processor_condition)]
-        )
+        self.processing = HistoryProcessingSettings(history_processor, history_processor_condition)
+        in_force([self.processing])
         if history_processor is not None:
             _check_single_processor(agent)
             warnings.warn(
@@ -310,12 +309,13 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
     async def _edit(self, run: AgentRun[DepsT, Any], node: Any, growth: Growth) -> None:
         """Let the history processor in force edit what the node is about to send."""
         messages = run.ctx.state.message_history
-        if self._processing.processor is None:
+        processing = in_force([self.processing, growth.work.scope.processing])
+        if processing.processor is None:
             growth.begin(messages)
             return
         outcome = await edit(
             growth.work,
-            self._processing,
+            processing,
             owner=self,
             model=run.ctx.deps.model,
             messages=messages,

@@ -13,8 +13,8 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -27,7 +27,10 @@ from laneway.activities.adapter import IMPORT_MARK, Adapter, StepResult, StepWor
 from laneway.activities.agents import Agents
 from laneway.activities.journal import ToolJournal
 from laneway.activities.publisher import StepPublisher
+from laneway.activities.references import UnknownReference
 from laneway.activities.retries import RetryStep, cause_of, decide
+from laneway.activities.scope_in_force import ScopeInForce
+from laneway.activities.turn_scope import TurnScope
 from laneway.activities.wire import ABORT_TURN, RUN_STEP, AbortInput, Awaited, StepInput, StepOutcome
 from laneway.errors import (
     CheckpointLost,
@@ -77,6 +80,7 @@ class _Attempt:
     failed: Sequence[StepAttempt]
     state: bytes | None
     tally: TurnTally
+    scope: ScopeInForce
 
     @property
     def base(self) -> CheckpointRef:
@@ -91,7 +95,8 @@ class Steps:
         agents: the agents that this worker runs.
         cache: the decoded histories that it keeps.
         heartbeat_interval: how often a running step says that it lives, and hears of a cancellation.
-        mismatch_grace: for how long a step waits for a worker that has the lane's agent and contract.
+        mismatch_grace: for how long a step waits for a worker that has the lane's agent and contract, and what the turn
+            refers to.
     """
 
     def __init__(
@@ -195,12 +200,22 @@ class Steps:
             return await self._failed_attempt(request, attempt, error)
 
     async def _adapter(self, lane: LaneKey) -> Adapter[Any]:
-        try:
+        with self._grace():
             return self._agents.for_lane(lane)
-        except UnknownAgent as error:
+
+    def _scope(self, fields: Mapping[str, bytes]) -> ScopeInForce:
+        options = TurnOptions.from_json(fields.get("op"))
+        with self._grace():
+            return TurnScope.from_data(options.scope).resolved(self._agents.registry)
+
+    @contextmanager
+    def _grace(self) -> Generator[None]:
+        """While workers of two versions run, another one may have what this one has not."""
+        try:
+            yield
+        except (UnknownAgent, UnknownReference) as error:
             waited = datetime.now(UTC) - activity.info().scheduled_time
             if waited < self._mismatch_grace:
-                # While workers of two versions run, the other one may have it.
                 raise ServiceUnavailable(str(error)) from error
             raise
 
@@ -233,6 +248,7 @@ class Steps:
         messages.extend(adapter.decode(entry.payload) for entry in turn.staged)
         entries.extend(EntryMetadata.from_stored(entry.metadata) for entry in turn.staged)
         tally, state = _latest(turn.fields, step)
+        scope = self._scope(turn.fields)
         return _Attempt(
             fence=replace(fence, version=head.version),
             turn=turn,
@@ -244,6 +260,7 @@ class Steps:
             failed=_failed_attempts(turn.fields),
             state=state,
             tally=tally,
+            scope=scope,
         )
 
     def _decoded(self, lane: LaneKey, adapter: Adapter[Any], held: HeldHistory, turn: LoadedTurn) -> HeldHistory:
@@ -307,6 +324,7 @@ class Steps:
             answers=answers_since(fields, first),
             stage=stage,
             emit=publisher.emit,
+            scope=attempt.scope,
         )
 
     def _tail(self, attempt: _Attempt, result: StepResult[Any]) -> tuple[CheckpointRef, list[StoredEntry]]:
@@ -413,6 +431,8 @@ class Steps:
             record=record,
         )
         assert record.checkpoint is not None
+        if attempt.fence.lane.is_once:
+            return StepOutcome("committed", attempt.turn.head.version + 1)
         self._advance(attempt, result, entries)
         held = HeldHistory(record.checkpoint, tuple(attempt.history), tuple(attempt.entries), attempt.size_bytes)
         self._cache.put(attempt.fence.lane.lane_id, held)

@@ -10,7 +10,10 @@ from typing import Self
 
 from laneway.errors import InvalidInput
 
-__all__ = ["MAX_NAME_CHARS", "LaneKey", "check_name"]
+__all__ = ["MAX_NAME_CHARS", "ONCE", "LaneKey", "check_conversation", "check_name", "conversation_of_turn"]
+
+ONCE = "laneway:once:"
+"""How the id of a conversation begins that a single turn has to itself and that ends with it."""
 
 MAX_NAME_CHARS = 200
 """The most characters that a conversation id, an agent's name or a turn id may have."""
@@ -41,6 +44,26 @@ def check_name(value: object, *, what: str) -> str:
     return value
 
 
+def check_conversation(value: object) -> str:
+    """Return `value` where it can name a conversation of the caller's.
+
+    Raises:
+        InvalidInput: it is no name, or one that Laneway gives.
+    """
+    name = check_name(value, what="the conversation id")
+    if name.startswith(ONCE):
+        raise InvalidInput(
+            f"the conversation id {name!r} begins with {ONCE!r}, as turns without history do: choose another"
+        )
+    return name
+
+
+def conversation_of_turn(turn_id: str) -> str:
+    """The conversation of a turn that keeps no history."""
+    whole = f"{ONCE}{turn_id}"
+    return whole if len(whole) <= MAX_NAME_CHARS else f"{ONCE}{blake2b(turn_id.encode(), digest_size=16).hexdigest()}"
+
+
 @dataclass(frozen=True)
 class LaneKey:
     """One conversation with one agent under one contract.
@@ -60,6 +83,11 @@ class LaneKey:
         """A digest of the three names, 24 hexadecimal characters: the hash tag of all of the lane's keys."""
         names = json.dumps([self.conversation, self.agent, self.contract], ensure_ascii=False)
         return blake2b(names.encode(), digest_size=12).hexdigest()
+
+    @property
+    def is_once(self) -> bool:
+        """Whether it is of a turn that keeps no history: it ends with that turn."""
+        return self.conversation.startswith(ONCE)
 
     @cached_property
     def workflow_id(self) -> str:

@@ -19,8 +19,9 @@
 Fields of an unfinished turn:
 
     in, p       its prompt, and the prompt's digest
-    c:<client>  who has submitted it and was not refused
     op          what the caller asked for beside the prompt, see `history.options`
+    once        for a turn that keeps no history: for how many seconds after its end the lane's keys live on
+    c:<client>  who has submitted it and was not refused
     b           when its first step began, in milliseconds since 1970
     se          the epoch that it stages for, once it has staged anything
     s<k>, m<k>  what step k staged when it was done, and between its model's answer and its end
@@ -192,8 +193,20 @@ local function count_spent(at)
 end
 """
 
-# ARGV 8: the prompt's digest. 9: the prompt. 10: who submits. 11: options, empty for none. Says 'ok', 'exists' (the
-# same prompt is there), 'conflict' or 'ended'; and with the first two the id of the newest event.
+# A turn that keeps no history: with its end the lane's keys are given their time.
+_FORGET = """
+local once = redis.call('HGET', turn, 'once')
+local function forget(epoch)
+  if not once then return end
+  for _, key in ipairs({head, turns, events, base .. 'spent', base .. 'epoch:' .. epoch}) do
+    redis.call('EXPIRE', key, once)
+  end
+end
+"""
+
+# ARGV 8: the prompt's digest. 9: the prompt. 10: who submits. 11: options, empty for none. 12: for a turn that keeps no
+# history how long its keys live on, else empty. Says 'ok', 'exists' (the same prompt is there), 'conflict' or 'ended';
+# and with the first two the id of the newest event.
 PUT_INPUT = (
     STRICT
     + FENCE
@@ -205,6 +218,7 @@ local since = newest[1] and newest[1][1] or '0-0'
 if not known then
   redis.call('HSET', turn, 'p', ARGV[8], 'in', ARGV[9])
   if ARGV[11] ~= '' then redis.call('HSET', turn, 'op', ARGV[11]) end
+  if ARGV[12] ~= '' then redis.call('HSET', turn, 'once', ARGV[12]) end
 end
 redis.call('HSET', turn, 'c:' .. ARGV[10], '')
 -- Behind a turn that waits, or as that turn, it may have to last for as long as that.
@@ -317,6 +331,7 @@ COMMIT = (
     STRICT
     + FENCE
     + _SPENT
+    + _FORGET
     + """
 local old, new = ARGV[8], ARGV[10]
 local stage, epoch = base .. 'stage:' .. id .. ':' .. new, base .. 'epoch:' .. new
@@ -353,6 +368,7 @@ count_spent(17)
 redis.call('UNLINK', turn)
 if redis.call('GET', base .. 'waits') == id then redis.call('UNLINK', base .. 'waits') end
 say(ARGV[15], 'end:' .. id)
+forget(new)
 return {'ok', number}
 """
 )
@@ -363,6 +379,7 @@ ABORT = (
     "#!lua flags=allow-oom\n"
     + FENCE
     + _SPENT
+    + _FORGET
     + """
 local staged = redis.call('HGET', turn, 'se')
 if staged then redis.call('UNLINK', base .. 'stage:' .. id .. ':' .. staged) end
@@ -372,6 +389,7 @@ if redis.call('GET', base .. 'waits') == id then redis.call('UNLINK', base .. 'w
 local number = redis.call('HLEN', turns) + 1
 redis.call('HSET', turns, id, number .. '|' .. ARGV[8])
 say(ARGV[9], 'end:' .. id)
+forget('0')
 return {'ok', number}
 """
 )

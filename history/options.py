@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from laneway.history.budget import RequestBudget
@@ -22,12 +23,14 @@ class TurnOptions:
         conversation_budget: the budget of all turns of the conversation with the agent.
         depth: how deep in a tree of delegated turns; 0 for a turn that a caller submitted.
         is_brief: a brief drives the turn, not a request of the conversation's user: its text thread does not grow.
+        scope: what the scopes around the call say, as `laneway.activities.turn_scope` writes it.
     """
 
     budget: RequestBudget = _NO_BUDGET
     conversation_budget: RequestBudget = _NO_BUDGET
     depth: int = 0
     is_brief: bool = False
+    scope: Mapping[str, object] = field(default_factory=dict[str, object])
 
     @property
     def is_budgeted(self) -> bool:
@@ -45,6 +48,8 @@ class TurnOptions:
             data["d"] = self.depth
         if self.is_brief:
             data["brief"] = True
+        if self.scope:
+            data["s"] = self.scope
         return json.dumps(data, separators=(",", ":")) if data else ""
 
     @classmethod
@@ -56,4 +61,5 @@ class TurnOptions:
             RequestBudget.from_data(data.get("c", {})),
             data.get("d", 0),
             data.get("brief", False),
+            data.get("s", {}),
         )

@@ -1,17 +1,34 @@
-"""Which processor and which condition are in force: the adapter's, or what a scope inside it says."""
+"""What scopes say about history: whose processor and condition are in force, and whether the provider compacts.
+
+Pure: a scope is a set of settings, each omitted, None or a value, and what holds inside is folded from those around it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Generic
+from typing import Final, Generic, Literal
 
 from laneway.errors import ConfigurationError
 from laneway.history.context import HistoryProcessor, HistoryProcessorCondition
 from laneway.history.dialect import MessageT
 
-__all__ = ["INHERIT", "HistoryProcessingInForce", "HistoryProcessingSettings", "Inherit", "in_force"]
+__all__ = [
+    "INHERIT",
+    "CompactionInForce",
+    "CompactionMode",
+    "CompactionSettings",
+    "HistoryProcessingInForce",
+    "HistoryProcessingSettings",
+    "Inherit",
+    "combined",
+    "combined_compaction",
+    "in_force",
+]
+
+CompactionMode = Literal["native", "disabled"]
+"""`native`: the model's provider compacts the history by itself; `disabled`: it does not."""
 
 
 class Inherit(Enum):
@@ -48,22 +65,89 @@ class HistoryProcessingInForce(Generic[MessageT]):
     condition: HistoryProcessorCondition | None = None
 
 
-def in_force(scopes: Iterable[HistoryProcessingSettings[MessageT]]) -> HistoryProcessingInForce[MessageT]:
-    """Resolve scopes, outermost first (the adapter's own settings are the outermost).
+def combined(scopes: Iterable[HistoryProcessingSettings[MessageT]]) -> HistoryProcessingSettings[MessageT]:
+    """Scopes as one, outermost first: what it leaves out is left out by all of them.
 
-    Raises:
-        ConfigurationError: a scope gives a condition where no processor is in force.
+    It may be given in their place wherever they stand, so a nest can be folded before what is around it is known.
     """
-    processor: HistoryProcessor[MessageT] | None = None
-    condition: HistoryProcessorCondition | None = None
+    processor: HistoryProcessor[MessageT] | Inherit | None = INHERIT
+    condition: HistoryProcessorCondition | Inherit | None = INHERIT
     for scope in scopes:
         if not isinstance(scope.processor, Inherit):
             processor, condition = scope.processor, None
         if not isinstance(scope.condition, Inherit):
             condition = scope.condition
-        if condition is not None and processor is None:
-            raise ConfigurationError(
-                f"history_processor_condition={condition!r} has no history_processor to decide about: "
-                "give one in the same scope or outside it, or leave the condition out"
-            )
+    return HistoryProcessingSettings(processor, condition)
+
+
+def in_force(scopes: Iterable[HistoryProcessingSettings[MessageT]]) -> HistoryProcessingInForce[MessageT]:
+    """Resolve scopes, outermost first (the adapter's own settings are the outermost).
+
+    Raises:
+        ConfigurationError: what they come to is a condition without a processor.
+    """
+    whole = combined(scopes)
+    processor = None if isinstance(whole.processor, Inherit) else whole.processor
+    condition = None if isinstance(whole.condition, Inherit) else whole.condition
+    if condition is not None and processor is None:
+        raise ConfigurationError(
+            f"history_processor_condition={condition!r} has no history_processor to decide about: "
+            "give one in the same scope or outside it, or leave the condition out"
+        )
     return HistoryProcessingInForce(processor, condition)
+
+
+@dataclass(frozen=True)
+class CompactionSettings:
+    """What one scope says about the provider's own compaction.
+
+    Attributes:
+        mode: see `CompactionMode`; None is `disabled`; omitted, the one outside is inherited.
+        threshold: from how many input tokens on; None for the provider's own figure; omitted, the inherited mode keeps
+            its own, and a mode that is given here has none.
+    """
+
+    mode: CompactionMode | Inherit | None = INHERIT
+    threshold: int | Inherit | None = INHERIT
+
+
+@dataclass(frozen=True)
+class CompactionInForce:
+    """The provider compacts the history.
+
+    Attributes:
+        threshold: from how many input tokens on; None for the provider's own figure.
+    """
+
+    threshold: int | None = None
+
+
+def combined_compaction(scopes: Iterable[CompactionSettings]) -> CompactionInForce | None:
+    """Resolve scopes, outermost first. None where nothing is to be compacted.
+
+    Raises:
+        ConfigurationError: there is a threshold and no compaction, or one of the two cannot be what it is.
+    """
+    mode: CompactionMode | None = None
+    threshold: int | None = None
+    for scope in scopes:
+        if not isinstance(scope.mode, Inherit):
+            mode, threshold = scope.mode, None
+        if not isinstance(scope.threshold, Inherit):
+            threshold = scope.threshold
+    if mode not in (None, "native", "disabled"):
+        raise ConfigurationError(f"compaction_mode={mode!r} is none: give 'native', 'disabled' or None")
+    if threshold is not None and (not _is_count(threshold) or threshold < 1):
+        raise ConfigurationError(f"compaction_threshold={threshold!r} is no positive number of input tokens")
+    if mode == "native":
+        return CompactionInForce(threshold)
+    if threshold is not None:
+        raise ConfigurationError(
+            f"compaction_threshold={threshold} is given and compaction is {mode or 'disabled'!r}: give "
+            "compaction_mode='native' with it, or leave it out"
+        )
+    return None
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -56,6 +56,8 @@ file)."""
 _WAIT_FOR_DISK = timedelta(seconds=10)
 # A longer payload of a request is not repeated on the stream.
 _MAX_SHOWN_CHARS = 4000
+# For how long what a turn without history leaves behind can be read; its caller drops most of it earlier.
+_FORGOTTEN_AFTER = timedelta(minutes=10)
 # Later than any attempt at a step.
 _DECIDED = 2**31
 
@@ -124,9 +126,10 @@ class HistoryStore:
         Raises:
             TurnConflict: the turn id was used with another prompt.
         """
+        once = int(_FORGOTTEN_AFTER.total_seconds()) if lane.is_once else ""
         try:
             answer, *rest = await self._run(
-                self._put_input, Fence(lane, turn_id, attempt=_DECIDED), digest, prompt, claim, options
+                self._put_input, Fence(lane, turn_id, attempt=_DECIDED), digest, prompt, claim, options, once
             )
         except TurnEnded as ended:
             if ended.record.prompt_digest != digest:
@@ -140,6 +143,19 @@ class HistoryStore:
         """Forget the prompt of a turn that was not accepted, unless another client's submit of it may have been."""
         with suppress(TurnEnded):
             await self._run(self._drop_input, Fence(lane, turn_id, attempt=_DECIDED), claim)
+
+    async def forget(self, lane: LaneKey, record: TurnRecord) -> None:
+        """Drop what a turn without history left behind, but for the bare fact that it has ended.
+
+        That stays for a while, so that an attempt that was given up on, and wakes, writes nothing.
+        """
+        names, epoch = self.names(lane), 0 if record.checkpoint is None else record.checkpoint.epoch
+        bare = replace(record, output=None, error_message=None, attempts=())
+        async with self._redis.pipeline(transaction=True) as pipe:
+            pipe.unlink(names.head, names.events, names.turn(record.turn_id), names.epoch(epoch), names.spent)
+            pipe.hset(names.turns, record.turn_id, b"%d|%s" % (record.number, bare.to_json()))
+            pipe.expire(names.turns, _FORGOTTEN_AFTER)
+            await _answer(pipe.execute())
 
     async def load(
         self, fence: Fence, *, held: CheckpointRef, started: LaneEvent, retried: LaneEvent, now: float

@@ -35,6 +35,7 @@ from laneway.activities.wire import (
     SubmitReceipt,
     SuspendedTurn,
 )
+from laneway.history.lanes import ONCE
 from laneway.workflows.queue import LaneQueue
 from laneway.workflows.waiting import Waiting
 
@@ -93,6 +94,8 @@ class LaneWorkflow:
                 turn, self._step = self._queue.next(), 0
                 await self._take(turn, idleness)
                 self._last_active = workflow.time()
+                # A turn that keeps no history has the lane to itself.
+                self._idle = self._idle or self._lane.c.startswith(ONCE)
             if self._stopped:
                 raise asyncio.CancelledError
             if self._must_continue_as_new():

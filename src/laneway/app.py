@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from laneway.activities.adapter import Adapter
 from laneway.activities.agents import Agents
+from laneway.activities.references import Registry
 from laneway.client import LanewayClient
 from laneway.errors import ConfigurationError, InvalidInput
 from laneway.history.lanes import check_name
@@ -15,6 +16,9 @@ from laneway.settings import Settings
 from laneway.worker import run_worker
 
 __all__ = ["Laneway"]
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Laneway:
@@ -43,11 +47,36 @@ class Laneway:
                     f"PydanticAdapter(agent)"
                 )
         self._adapters = dict(agents)
+        self._registry = Registry()
 
     @property
     def agents(self) -> Mapping[str, Adapter[Any]]:
         """The adapters by name."""
         return dict(self._adapters)
+
+    def register(self, name: str, value: T) -> T:
+        """Register a value under a name, by which turns refer to it and workers find it. Returns the value.
+
+        The newest value of a name is what new turns refer to; a turn that has captured an older one goes on with that.
+
+        Raises:
+            InvalidInput, ConfigurationError: the name cannot be one.
+        """
+        return self._registry.register(name, value)
+
+    def processor(self, processor: F) -> F:
+        """Register a history processor under its own name, for scopes to use: `@app.processor`."""
+        return self._registered(processor)
+
+    def condition(self, condition: F) -> F:
+        """Register a history processor's condition under its own name, for scopes to use: `@app.condition`."""
+        return self._registered(condition)
+
+    def _registered(self, value: F) -> F:
+        name = getattr(value, "__name__", type(value).__name__)
+        if not name.isidentifier():
+            raise ConfigurationError(f"{value!r} has no name of its own: use app.register(name, value)")
+        return self._registry.register(name, value)
 
     @asynccontextmanager
     async def worker(self, settings: Settings | None = None) -> AsyncGenerator[None]:
@@ -59,7 +88,7 @@ class Laneway:
         Raises:
             ServiceUnavailable, ConfigurationError: a server cannot be reached, or a setting cannot work.
         """
-        async with run_worker(Agents(self._adapters), settings or Settings.load()):
+        async with run_worker(Agents(self._adapters, self._registry), settings or Settings.load()):
             yield
 
     @asynccontextmanager
@@ -72,5 +101,5 @@ class Laneway:
         Raises:
             ServiceUnavailable, ConfigurationError: a server cannot be reached, or a setting cannot work.
         """
-        async with LanewayClient.connect(Agents(self._adapters), settings or Settings.load()) as client:
+        async with LanewayClient.connect(Agents(self._adapters, self._registry), settings or Settings.load()) as client:
             yield client

@@ -6,10 +6,10 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeAlias, cast
 from uuid import uuid4
 
 from temporalio.client import (
@@ -45,16 +45,28 @@ from laneway.errors import InvalidInput, LaneBusy, ServiceUnavailable, TurnConfl
 from laneway.history.budget import Headroom, RequestBudget
 from laneway.history.callbacks import refuse_reentry
 from laneway.history.checkpoints import CheckpointRef
+from laneway.history.context import HistoryProcessor, HistoryProcessorCondition
 from laneway.history.heads import Fence
-from laneway.history.lanes import LaneKey, check_name
+from laneway.history.lanes import ONCE, LaneKey, check_conversation, check_name, conversation_of_turn
 from laneway.history.options import TurnOptions
 from laneway.history.records import TurnRecord
+from laneway.history.scopes import (
+    INHERIT,
+    CompactionMode,
+    CompactionSettings,
+    HistoryProcessingSettings,
+    Inherit,
+)
 from laneway.history.store import HistoryStore
+from laneway.scopes import Scope, ScopeSettings, options_here, where
 from laneway.settings import Settings
 from laneway.turns import CancelOutcome, Turn, TurnResult
 from laneway.watch import LaneWatch
 
-__all__ = ["Conversation", "LaneStatus", "LanewayClient"]
+__all__ = ["Conversation", "LaneStatus", "LanewayClient", "NoHistory"]
+
+Processors: TypeAlias = HistoryProcessor[Any] | str | Sequence[HistoryProcessor[Any] | str]
+"""A history processor or its registered name, or several that run in order."""
 
 _ACCEPT_TIMEOUT = timedelta(seconds=30)
 # A Redis string holds no more than 512 MB.
@@ -173,7 +185,68 @@ class LanewayClient:
         Raises:
             InvalidInput: the id cannot be one.
         """
-        return Conversation(self, check_name(conversation_id, what="the conversation id"), budget=budget)
+        return Conversation(self, check_conversation(conversation_id), budget=budget)
+
+    @property
+    def current(self) -> Conversation:
+        """The conversation that calls use here which name none: the innermost scope's.
+
+        Outside of any scope, and where a scope says `enabled=False`, one that keeps nothing: each turn is by itself.
+        """
+        conversation_id = where(self)
+        return NoHistory(self) if conversation_id is None else Conversation(self, conversation_id)
+
+    async def ask(
+        self,
+        agent: str,
+        prompt: Any,
+        *,
+        turn_id: str | None = None,
+        timeout: timedelta | float | None = None,
+        budget: RequestBudget | None = None,
+    ) -> TurnResult[Any]:
+        """Submit a turn to the current conversation, and wait for its result.
+
+        Outside of any history scope nothing is kept: the turn is as durable as any other while it runs, and gone when
+        it has ended. See `history`, and `Conversation.submit` for arguments and errors.
+        """
+        return await self.current.ask(agent, prompt, turn_id=turn_id, timeout=timeout, budget=budget)
+
+    def history(
+        self,
+        conversation_id: str | Inherit = INHERIT,
+        *,
+        enabled: bool | Inherit = INHERIT,
+        processor: Processors | Inherit | None = INHERIT,
+        processor_condition: HistoryProcessorCondition | str | Inherit | None = INHERIT,
+        compaction_mode: CompactionMode | Inherit | None = INHERIT,
+        compaction_threshold: int | Inherit | None = INHERIT,
+    ) -> Scope:
+        """A scope in which calls that name no conversation use one: `async with client.history() as conversation:`.
+
+        It holds for the code inside and the tasks that begin there; it can decorate an async function. What is left out
+        is as it is outside; None clears. See docs/scopes.md.
+
+        Args:
+            conversation_id: which conversation; else that of the scope around, else a new one.
+            enabled: False for none: calls neither read nor change the history of the scope around.
+            processor: edits what is sent, in place of the adapter's. Registered with the app, or importable.
+            processor_condition: says when it does; a processor that is given without one always runs.
+            compaction_mode: `native`: the model's provider compacts the history by itself.
+            compaction_threshold: from how many input tokens on it does.
+
+        Raises:
+            InvalidInput: the conversation id cannot be one.
+        """
+        if not isinstance(conversation_id, Inherit):
+            check_conversation(conversation_id)
+        settings = ScopeSettings(
+            conversation_id,
+            enabled,
+            HistoryProcessingSettings(cast("Any", processor), cast("Any", processor_condition)),
+            CompactionSettings(compaction_mode, compaction_threshold),
+        )
+        return Scope(self, settings)
 
     def capabilities(self, agent: str) -> frozenset[Capability]:
         """What an agent can do here besides taking turns; the rest is refused before a model is asked.
@@ -275,7 +348,7 @@ class LanewayClient:
         )
         # Nothing is awaited before the lock, which serves in the order of asking.
         async with self._locks.setdefault(lane.lane_id, asyncio.Lock()):
-            if lane.lane_id not in self._registered:
+            if lane.lane_id not in self._registered and not lane.is_once:
                 await self.store.register(lane)
                 self._registered.add(lane.lane_id)
             known = await self.store.put_input(
@@ -458,7 +531,11 @@ class Conversation:
         blob = adapter.encode_prompt(prompt)
         if isinstance(timeout, int | float):
             timeout = timedelta(seconds=timeout)
-        options = TurnOptions(budget or RequestBudget(), self._budget)
+        options = replace(
+            options_here(self._client, self._client.agents, agent),
+            budget=budget or RequestBudget(),
+            conversation_budget=self._budget,
+        )
         if options.is_budgeted:
             require(adapter, "budgets", agent=agent, what="budget=…")
         return await self._client.submit(
@@ -529,6 +606,68 @@ class Conversation:
     async def status(self, agent: str) -> LaneStatus:
         """What the lane is doing. See `LanewayClient.status`."""
         return await self._client.status(self.lane(agent))
+
+
+class NoHistory(Conversation):
+    """What calls use that keep nothing: each turn has a conversation of its own, which ends with it."""
+
+    def __init__(self, client: LanewayClient) -> None:
+        super().__init__(client, ONCE)
+
+    def __repr__(self) -> str:
+        return "NoHistory()"
+
+    def lane(self, agent: str) -> LaneKey:
+        """There is none to name.
+
+        Raises:
+            InvalidInput: always.
+        """
+        raise InvalidInput("this code is in no history scope, so there is no conversation to look at: name one")
+
+    async def submit(
+        self,
+        agent: str,
+        prompt: Any,
+        *,
+        turn_id: str | None = None,
+        timeout: timedelta | float | None = None,
+        when_busy: WhenBusy = "enqueue",
+        cancel_waiting: bool = False,
+        budget: RequestBudget | None = None,
+    ) -> Turn:
+        """Submit a turn that begins without history and leaves none. See `Conversation.submit`.
+
+        What came of it can be read for ten minutes after its end. The same `turn_id` is the same turn for as long.
+        """
+        turn_id = uuid4().hex if turn_id is None else check_name(turn_id, what="the turn id")
+        alone = Conversation(self._client, conversation_of_turn(turn_id))
+        return await alone.submit(
+            agent,
+            prompt,
+            turn_id=turn_id,
+            timeout=timeout,
+            when_busy=when_busy,
+            cancel_waiting=cancel_waiting,
+            budget=budget,
+        )
+
+    async def ask(
+        self,
+        agent: str,
+        prompt: Any,
+        *,
+        turn_id: str | None = None,
+        timeout: timedelta | float | None = None,
+        budget: RequestBudget | None = None,
+    ) -> TurnResult[Any]:
+        """Submit such a turn, wait for its result, and drop what it left."""
+        turn = await self.submit(agent, prompt, turn_id=turn_id, timeout=timeout, budget=budget)
+        record = await turn.record()
+        try:
+            return await turn.result()
+        finally:
+            await self._client.store.forget(turn.lane, record)
 
 
 def _unavailable(error: RPCError, what: str) -> ServiceUnavailable:
