@@ -197,6 +197,14 @@ class Adapter(Protocol[M]):
         """What `encode_import` repaired."""
         ...
 
+    def state_of(self, messages: Sequence[M], extras: Mapping[str, object]) -> Mapping[str, object]:
+        """The committed state that the agent has besides and with its messages.
+
+        Raises:
+            InvalidInput: agents of this framework have none.
+        """
+        ...
+
     def output_of(self, message: M) -> object:
         """The output of a turn whose output is the text of its last message."""
         ...

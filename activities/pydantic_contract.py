@@ -14,10 +14,10 @@ from pydantic_ai.output import NativeOutput, PromptedOutput, TextOutput, ToolOut
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 from pydantic_core import to_jsonable_python
 
+from laneway.activities.schemas import structure_of
+
 __all__ = ["contract_of", "output_type_of"]
 
-# Of a schema, what a model's calls must fit. Titles and descriptions are prose, as instructions are.
-_PROSE = frozenset({"title", "description", "examples"})
 _NOT_OF_THE_CONTRACT = frozenset({"timeout"})
 
 
@@ -93,7 +93,7 @@ def _toolsets(agent: AbstractAgent[Any, Any]) -> list[object]:
     def visit(toolset: AbstractToolset[Any]) -> None:
         if isinstance(toolset, FunctionToolset):
             for name, tool in sorted(toolset.tools.items()):
-                found.append(["tool", name, _structure(tool.function_schema.json_schema)])
+                found.append(["tool", name, structure_of(tool.function_schema.json_schema)])
         else:
             found.append(["toolset", type(toolset).__name__, _identity(toolset)])
 
@@ -114,23 +114,6 @@ def _identity(toolset: AbstractToolset[Any]) -> object:
 
 def _output_schema(agent: AbstractAgent[Any, Any]) -> object:
     try:
-        return _structure(agent.output_json_schema())
+        return structure_of(agent.output_json_schema())
     except (PydanticUserError, PydanticSchemaGenerationError, TypeError):
         return repr(agent.output_type)
-
-
-def _structure(schema: object) -> object:
-    """A JSON schema without its prose."""
-    if isinstance(schema, Mapping):
-        pairs = cast("Mapping[str, object]", schema).items()
-        # A property may well be called `title`: only keywords of the schema itself are prose.
-        return {
-            key: {name: _structure(inner) for name, inner in cast("Mapping[str, object]", value).items()}
-            if key in ("properties", "$defs") and isinstance(value, Mapping)
-            else _structure(value)
-            for key, value in pairs
-            if key not in _PROSE
-        }
-    if isinstance(schema, list):
-        return [_structure(item) for item in cast("list[object]", schema)]
-    return schema

@@ -197,6 +197,7 @@ class EventKind(StrEnum):
     TOOL_CALLED = "tool.called"
     TOOL_FINISHED = "tool.finished"
     STEP_RETRIED = "step.retried"
+    CUSTOM = "custom"
     HISTORY_REWRITTEN = "history.rewritten"
     REQUEST_PENDING = "request.pending"
     REQUEST_ANSWERED = "request.answered"
@@ -223,7 +224,8 @@ class LaneEvent:
         attempt: in which attempt at the step, from 1. After `step.retried`, drop what earlier attempts showed.
         data: kind by kind: `text` of a delta; `tool`, `call_id` and `arguments` or `outcome` of a tool call; the
             figures of the receipt of a rewrite; `request`, `kind`, `name` and, where it is short, `payload` of what
-            the turn waits for; `request` and `answer` (its kind) of what was answered; `error` of a failure.
+            the turn waits for; `request` and `answer` (its kind) of what was answered; `data` of what a graph writes to
+            its stream; `error` of a failure.
         event_id: its place on the stream; empty until it is stored.
     """
 

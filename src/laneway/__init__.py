@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from laneway.activities.adapter import RetryPolicy
+    from laneway.activities.langchain_adapter import LangChainAdapter
     from laneway.activities.pydantic_adapter import PydanticAdapter
     from laneway.answers import Pending
     from laneway.app import Laneway
@@ -70,6 +71,7 @@ _HOMES = {
     "Laneway": "laneway.app",
     "LanewayClient": "laneway.client",
     "LanewayError": "laneway.errors",
+    "LangChainAdapter": "laneway.activities.langchain_adapter",
     "LimitWarnerProcessor": "laneway.history.processors",
     "LocalStack": "laneway.local",
     "Pending": "laneway.answers",
@@ -114,6 +116,7 @@ __all__ = [
     "Laneway",
     "LanewayClient",
     "LanewayError",
+    "LangChainAdapter",
     "LimitWarnerProcessor",
     "LocalStack",
     "Pending",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -278,6 +278,19 @@ class LanewayClient:
         adapter = self.agents[lane.agent]
         head = await self.store.head(lane)
         return [adapter.decode(entry.payload) for entry in await self.store.history(lane, head.checkpoint)]
+
+    async def state(self, lane: LaneKey) -> Mapping[str, Any]:
+        """A lane's committed graph state, by channel.
+
+        Raises:
+            InvalidInput: the agent is no graph.
+            UnknownAgent: the agent is not registered here.
+            CheckpointLost, CheckpointCorrupt, StoreError: it is missing or altered.
+        """
+        adapter = self.agents[lane.agent]
+        head = await self.store.head(lane)
+        messages = [adapter.decode(entry.payload) for entry in await self.store.history(lane, head.checkpoint)]
+        return adapter.state_of(messages, head.extras)
 
     async def status(self, lane: LaneKey) -> LaneStatus:
         """What a lane is doing.
@@ -602,6 +615,10 @@ class Conversation:
     async def messages(self, agent: str) -> list[Any]:
         """The committed native messages. See `LanewayClient.messages`."""
         return await self._client.messages(self.lane(agent))
+
+    async def state(self, agent: str) -> Mapping[str, Any]:
+        """The committed state of a graph's channels, messages among them. See `LanewayClient.state`."""
+        return await self._client.state(self.lane(agent))
 
     async def status(self, agent: str) -> LaneStatus:
         """What the lane is doing. See `LanewayClient.status`."""

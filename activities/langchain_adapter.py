@@ -1,0 +1,221 @@
+"""LangGraph graphs and LangChain agents, unchanged, on lanes."""
+
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+# LangGraph's packages are typed, but have no marker that says so, and its graphs have open type parameters.
+
+from __future__ import annotations
+
+import inspect
+from base64 import b64decode
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import cached_property
+from typing import Any, Final, cast
+
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph._internal._serde import build_serde_allowlist
+from langgraph.channels.base import BaseChannel
+from langgraph.graph.state import CompiledStateGraph, StateGraph
+
+from laneway.activities.adapter import Capability, RetryPolicy, StepResult, StepWork
+from laneway.activities.langchain_codec import MessageCodec
+from laneway.activities.langchain_contract import contract_of
+from laneway.activities.langchain_graphs import Graph, all_graphs, compiled, models_of_nodes, response_types
+from laneway.activities.langchain_models import stop_sdk_retries
+from laneway.activities.langchain_output import OutputFinder
+from laneway.activities.langchain_prompt import GraphPrompt
+from laneway.activities.langchain_state import StateCodec
+from laneway.activities.langchain_step import LaneGraph, Position, Superstep
+from laneway.errors import ConfigurationError, InvalidInput
+from laneway.history.origins import EntryMetadata, HistoryOrigin, OriginKind
+from laneway.history.repair import ImportRepair
+from laneway.langgraph_serde import Leaves, strict_serializer
+
+__all__ = ["LangChainAdapter"]
+
+_KINDS: Final[Mapping[str, OriginKind]] = {"system": "system", "human": "user", "tool": "tool", "function": "tool"}
+
+
+class LangChainAdapter:
+    """Runs a LangGraph graph, or an agent of LangChain's, on lanes.
+
+    Args:
+        graph: what `create_agent` returns, or any `StateGraph`, compiled without a checkpointer or not compiled. Its
+            models, tools, nodes and channels make the lane contract; its prompts do not.
+        messages_key: the channel that holds the messages.
+        model_nodes: the nodes that ask a model with them; by default those in which one is found.
+        config: LangChain's configuration of every run: tags, callbacks, `configurable`, `recursion_limit`.
+        context: the runtime context of every run, where the graph has a `context_schema`.
+        context_factory: makes it, once for each step, in place of `context`; sync or async. It is given the
+            conversation's id.
+        output_key: the channel that holds a turn's output. Without it that is the structured response, where the turn
+            has one, else the text of the last message.
+        allowed_types: types of your own in the state, beside those that the graph's schemas name. They are constructed
+            from stored data.
+        contract: what makes a history the agent's own, in place of what is read from the graph: for one whose models
+            cannot be found in its nodes, say.
+        retry_policy: how model requests that failed on their way are retried. The provider SDKs' own retries are
+            switched off for them, since they pay twice for an answer that was cut.
+        stream: whether model requests are streamed, so that text is seen as it comes; by default they are.
+
+    Raises:
+        ConfigurationError: `graph` is no graph, or is compiled with a checkpointer or with breakpoints; there is no
+            channel `messages_key` or `output_key`, or no node of a name in `model_nodes`; both `context` and
+            `context_factory` are given.
+    """
+
+    shortname = "langchain"
+
+    def __init__(
+        self,
+        graph: StateGraph[Any, Any, Any, Any] | CompiledStateGraph[Any, Any, Any, Any] | Graph,
+        *,
+        messages_key: str = "messages",
+        model_nodes: Sequence[str] | None = None,
+        config: RunnableConfig | None = None,
+        context: object = None,
+        context_factory: Callable[[str], Any] | None = None,
+        output_key: str | None = None,
+        allowed_types: Iterable[type | tuple[str, str]] = (),
+        contract: Mapping[str, object] | None = None,
+        retry_policy: RetryPolicy | None = None,
+        stream: bool | None = None,
+    ) -> None:
+        self.graph = compiled(graph)
+        for argument, channel in (("messages_key", messages_key), ("output_key", output_key)):
+            if channel is not None and not isinstance(self.graph.channels.get(channel), BaseChannel):
+                known = ", ".join(
+                    sorted(name for name in self.graph.channels if not name.startswith(("__", "branch:")))
+                )
+                raise ConfigurationError(
+                    f"the graph {self.graph.name!r} has no channel {channel!r}; its channels are: {known}. Name the "
+                    f"right one with {argument}"
+                )
+        if context is not None and context_factory is not None:
+            raise ConfigurationError("LangChainAdapter takes `context` or `context_factory`, not both")
+        self.model_nodes = self._check_model_nodes(model_nodes)
+        self._context = context
+        self._context_factory = context_factory
+        self._contract = contract
+        self._retry_policy = retry_policy or RetryPolicy()
+        serde = strict_serializer(None, self._types(allowed_types))
+        self._codec = MessageCodec(Leaves(serde, owner="LangChainAdapter"))
+        self._lane = LaneGraph(
+            graph=self.graph,
+            messages_key=messages_key,
+            config=dict(config or {}),
+            serde=serde,
+            output=OutputFinder(output_key, response_types(self.graph)),
+            stream=stream is not False,
+        )
+
+    def _check_model_nodes(self, names: Sequence[str] | None) -> frozenset[str]:
+        nodes = [name for name in self.graph.nodes if not name.startswith("__")]
+        if names is None:
+            return frozenset(models_of_nodes(self.graph))
+        for name in (names,) if isinstance(names, str) else names:
+            if name not in nodes:
+                raise ConfigurationError(
+                    f"the graph {self.graph.name!r} has no node {name!r} to be one of model_nodes; its nodes are: "
+                    f"{', '.join(nodes)}"
+                )
+        return frozenset((names,) if isinstance(names, str) else names)
+
+    def _types(self, allowed: Iterable[type | tuple[str, str]]) -> list[type | tuple[str, str]]:
+        """The types of the application's own that state may hold: named by itself, or by the schemas of its graphs."""
+        types: dict[type | tuple[str, str], None] = dict.fromkeys(allowed)
+        for graph in all_graphs(self.graph):
+            channels = {name: one for name, one in graph.channels.items() if isinstance(one, BaseChannel)}
+            types.update(dict.fromkeys(cast("set[tuple[str, str]]", build_serde_allowlist(channels=channels))))
+        types.update(dict.fromkeys(response_types(self.graph)))
+        return list(types)
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        return frozenset({"streaming"})
+
+    @property
+    def retry_policy(self) -> RetryPolicy:
+        return self._retry_policy
+
+    def contract(self) -> Mapping[str, object]:
+        if self._contract is not None:
+            return {"adapter": self.shortname, "given": dict(self._contract)}
+        return contract_of(self.graph)
+
+    # Messages ---------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _prompt(self) -> GraphPrompt:
+        inputs = self.graph.input_channels
+        names = {inputs} if isinstance(inputs, str) else set(inputs)
+        if isinstance(self.graph, CompiledStateGraph):
+            builder = self.graph.builder
+            names = set(builder.schemas[builder.input_schema])
+        return GraphPrompt(self._lane.messages_key, frozenset(names), self._codec, StateCodec(self._lane.serde))
+
+    def encode_prompt(self, prompt: object) -> bytes:
+        return self._prompt.encode(prompt)
+
+    def encode(self, message: BaseMessage) -> bytes:
+        return self._codec.encode(message)
+
+    def decode(self, payload: bytes) -> BaseMessage:
+        return self._codec.decode(payload)
+
+    def describe(self, message: BaseMessage, turn_id: str) -> EntryMetadata:
+        return EntryMetadata((HistoryOrigin(_KINDS.get(message.type, "model"), run_id=turn_id),))
+
+    def encode_import(self, messages: object, *, repair: bool) -> bytes:
+        raise InvalidInput("histories cannot be imported into lanes of graphs yet")
+
+    def decode_import(self, blob: bytes, turn_id: str) -> tuple[Sequence[BaseMessage], Sequence[EntryMetadata]]:
+        raise InvalidInput("histories cannot be imported into lanes of graphs yet")
+
+    def repairs_of(self, blob: bytes) -> Sequence[ImportRepair]:
+        return ()
+
+    def state_of(self, messages: Sequence[BaseMessage], extras: Mapping[str, object]) -> Mapping[str, object]:
+        """A lane's committed graph state: the values of the graph's channels, messages among them."""
+        return self._lane.values(_blob_of(extras), messages)
+
+    # Outputs ----------------------------------------------------------------------------------------------------------
+
+    def output_of(self, message: BaseMessage) -> object:
+        return str(message.text)
+
+    def decode_output(self, output: str) -> object:
+        return self._lane.output.decode(output)
+
+    # Steps ------------------------------------------------------------------------------------------------------------
+
+    async def step(self, work: StepWork[BaseMessage]) -> StepResult[BaseMessage]:
+        stop_sdk_retries()
+        context = await self._make_context(work.conversation)
+        if work.state is None:
+            live = int(str(work.extras.get("live", 0)))
+            step = Superstep(self._lane, work, context=context, live=live, state=_blob_of(work.extras))
+            position = await step.begin(self._prompt.decode(work.prompt, turn_id=work.turn_id), live=live)
+        else:
+            position, state = Position.from_bytes(work.state)
+            step = Superstep(self._lane, work, context=context, live=position.live, state=state)
+        return await step.run(position)
+
+    async def _make_context(self, conversation: str) -> object:
+        if self._context_factory is None:
+            return self._context
+        made = self._context_factory(conversation)
+        return await made if inspect.isawaitable(made) else made
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Nothing is held: a graph's tools and clients are its own."""
+        yield
+
+
+def _blob_of(extras: Mapping[str, object]) -> bytes | None:
+    """The graph's state, as it is kept beside the history."""
+    graph = extras.get("graph")
+    return None if graph is None else b64decode(str(graph))
