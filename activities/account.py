@@ -73,6 +73,14 @@ class TurnAccount:
         reserved = 0 if estimate is None or limits.max_total_input_tokens is None else estimate.input_tokens
         await self._charge("r", {self._name: reserved})
 
+    async def admit(self, input_tokens: int) -> None:
+        """A request of Laneway's own, such as for a summary, of about so many tokens is about to be sent.
+
+        Raises:
+            RequestTooLarge, BudgetExceeded: see `request`.
+        """
+        await self.request(RequestEstimate(0, 0, input_tokens))
+
     async def settle(self, input_tokens: int) -> None:
         """The request was answered; its provider says how large it was (0 where it does not)."""
         if self._at is not None and input_tokens and self._limits.max_total_input_tokens is not None:

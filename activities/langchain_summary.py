@@ -21,7 +21,8 @@ from laneway.activities.langchain_parts import pieces_of
 from laneway.activities.langchain_traits import inner_models, model_id_of
 from laneway.activities.retries import TransientFailure
 from laneway.history.estimation import estimate_message
-from laneway.history.processor_native import Line, LineKind, Summarizer, offer_native_text
+from laneway.history.model_calls import CallAnswer, CallFailed, CallUsage, ModelCalls
+from laneway.history.processor_native import Line, LineKind, ModelSummarizer, SummaryRequest, offer_native_text
 
 __all__ = ["LangChainSummarizer", "LangChainText"]
 
@@ -43,38 +44,72 @@ class LangChainSummarizer:
         default=RetryPolicy(max_attempts=3, first_delay=timedelta(seconds=1), max_delay=timedelta(seconds=20))
     )
 
-    async def __call__(self, request: str) -> str:
-        """The text of the model's answer.
+    async def summarize(self, request: SummaryRequest, calls: ModelCalls | None) -> CallAnswer:
+        """The model's answer to the request as a text.
 
         Raises:
-            ValueError: the answer was cut off: what it leaves out would be lost.
+            CallFailed: there is none, or it was cut off: what it leaves out would be lost.
         """
         stop_sdk_retries()
-        answer = await self._answer([HumanMessage(request)])
-        metadata = answer.response_metadata
-        for key in ("finish_reason", "stop_reason", "status"):
-            if metadata.get(key) in _CUT_OFF:
-                raise ValueError(f"the summary of {model_id_of(self.model)} was cut off ({metadata[key]})")
-        return "\n".join(piece.text for piece in pieces_of(answer) if piece.kind == "text")
+        model = model_id_of(self.model)
+        usage = CallUsage()
+        try:
+            answer, requests = await self._answer([HumanMessage(request.text)], calls)
+            usage = _usage_of(answer, requests)
+            metadata = answer.response_metadata
+            for key in ("finish_reason", "stop_reason", "status"):
+                if metadata.get(key) in _CUT_OFF:
+                    raise ValueError(f"the summary of {model} was cut off ({metadata[key]})")
+        except _Refused as error:
+            raise CallFailed(error.cause, CallUsage(error.requests), model=model) from error
+        except Exception as error:
+            raise CallFailed(error, usage, model=model) from error
+        return CallAnswer("\n".join(piece.text for piece in pieces_of(answer) if piece.kind == "text"), model, usage)
 
-    async def _answer(self, messages: list[BaseMessage]) -> AIMessage:
+    async def _answer(self, messages: list[BaseMessage], calls: ModelCalls | None) -> tuple[AIMessage, int]:
+        """The answer, and how many requests it took."""
         delay, policy = self.retry_policy.first_delay, self.retry_policy
         for attempt in range(1, policy.max_attempts + 1):
+            if calls is not None:
+                await calls.admit(sum(estimate_message(_DIALECT, message) for message in messages))
             token = IN_LANE_REQUEST.set(True)
             try:
-                return await self.model.ainvoke(messages)
+                return await self.model.ainvoke(messages), attempt
             except Exception as error:
                 told = told_apart(error)
                 if not isinstance(told, TransientFailure) or attempt == policy.max_attempts:
-                    raise
+                    raise _Refused(error, attempt) from error
                 wait = delay if told.retry_after is None else told.retry_after
                 if wait > policy.max_delay:
-                    raise
+                    raise _Refused(error, attempt) from error
             finally:
                 IN_LANE_REQUEST.reset(token)
             await asyncio.sleep(wait.total_seconds())
             delay = min(delay * policy.backoff, policy.max_delay)
         raise AssertionError("the last attempt returns or raises")
+
+
+class _Refused(Exception):
+    """No request was answered."""
+
+    def __init__(self, cause: Exception, requests: int) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+        self.requests = requests
+
+
+def _usage_of(answer: AIMessage, requests: int) -> CallUsage:
+    usage = answer.usage_metadata
+    if usage is None:
+        return CallUsage(requests)
+    details = usage.get("input_token_details", {})
+    return CallUsage(
+        requests,
+        usage["input_tokens"],
+        usage["output_tokens"],
+        details.get("cache_read", 0),
+        details.get("cache_creation", 0),
+    )
 
 
 class LangChainText:
@@ -96,7 +131,7 @@ class LangChainText:
         """Whether it holds thinking that Claude signed."""
         return bool(_DIALECT.bound_reasoning(message))
 
-    def summarizer(self, model: object) -> Summarizer:
+    def summarizer(self, model: object) -> ModelSummarizer:
         """What asks a chat model of LangChain, or a model of Pydantic AI's, by instance or name.
 
         Raises:

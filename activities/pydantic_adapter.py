@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import deepcopy
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Generic, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -21,14 +21,15 @@ from pydantic_ai.messages import ModelMessage, UserContent
 from pydantic_ai.models import Model
 from pydantic_ai.run import AgentRun
 from pydantic_ai.tools import DeferredToolRequests
-from pydantic_ai.usage import UsageLimits
+from pydantic_ai.usage import RequestUsage, UsageLimits
 from pydantic_core import PydanticSerializationError, to_json
 from typing_extensions import TypeVar
 
 from laneway.activities import pydantic_contract
 from laneway.activities.adapter import Capability, RetryPolicy, StepResult, StepWork
 from laneway.activities.pydantic_budget import BudgetGate
-from laneway.activities.pydantic_editing import Continuity, describe, edit, ties_reasoning
+from laneway.activities.pydantic_editing import Continuity, describe, edit, native_prefix, ties_reasoning
+from laneway.activities.pydantic_framing import FramingMemory, FramingWatch
 from laneway.activities.pydantic_growth import Growth, text_of, usage_of
 from laneway.activities.pydantic_import import read_import, stored_import
 from laneway.activities.pydantic_models import can_stream, stop_sdk_retries, told_apart
@@ -53,6 +54,7 @@ from laneway.errors import ConfigurationError, InvalidInput
 from laneway.history.budget import RequestBudget
 from laneway.history.callbacks import callback_name
 from laneway.history.context import HistoryProcessorCondition
+from laneway.history.model_calls import CallUsage, ModelCalls
 from laneway.history.origins import EntryMetadata
 from laneway.history.records import EventKind
 from laneway.history.repair import ImportRepair
@@ -120,6 +122,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         self._deps_factory = deps_factory
         self._usage_limits = usage_limits
         self._budget = budget
+        self._framings = FramingMemory()
         self._retry_policy = retry_policy or RetryPolicy()
         self._stream = stream
         history_processor = one_processor(history_processor)
@@ -234,6 +237,11 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         capability = (StreamingLaneCapability if streaming else LaneCapability)(work.journal, work.emit, work.answers)
         watch = PrefixWatch(self) if self._may_tie_reasoning() else None
         gate = BudgetGate(work.account) if work.account.is_limited else None
+        memory = (
+            None
+            if in_force([self.processing, work.scope.processing]).processor is None
+            else FramingWatch(self._framings, work.lane_id)
+        )
         async with self.agent.iter(
             prompt if state is None else None,
             message_history=history,
@@ -245,7 +253,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
             usage=None if state is None else state.usage,
             model_settings=continuity.settings,
             # In this order: the budget is asked about what is sent in the end.
-            capabilities=[one for one in (capability, watch, gate) if one is not None],
+            capabilities=[one for one in (capability, watch, memory, gate) if one is not None],
             infer_name=False,
         ) as run:
             stop_sdk_retries(run.ctx.deps.model)
@@ -316,8 +324,16 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         if processing.processor is None:
             growth.begin(messages)
             return
+        work = growth.work
+        calls = ModelCalls(
+            work.journal,
+            framing=self._framings.get(work.lane_id),
+            prefix=partial(native_prefix, messages),
+            admit=work.account.admit,
+            settle=work.account.settle,
+        )
         outcome = await edit(
-            growth.work,
+            work,
             processing,
             owner=self,
             model=run.ctx.deps.model,
@@ -326,8 +342,12 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
             request=node.request,
             request_index=run.ctx.state.run_step + 1,
             live=growth.continuity.live,
+            calls=calls,
         )
         growth.edited = outcome
+        for call in calls.receipts:
+            run.ctx.state.usage.requests += call.usage.requests
+            run.ctx.state.usage.incr(_usage_of(call.usage))
         if outcome.verdict == "accepted":
             messages[:], node.request = outcome.messages[:-1], outcome.messages[-1]
         growth.begin(messages)
@@ -379,6 +399,15 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         finally:
             done.set()
             await holder
+
+
+def _usage_of(call: CallUsage) -> RequestUsage:
+    return RequestUsage(
+        input_tokens=call.input_tokens,
+        output_tokens=call.output_tokens,
+        cache_read_tokens=call.cache_read_tokens,
+        cache_write_tokens=call.cache_write_tokens,
+    )
 
 
 def _check_single_processor(agent: AbstractAgent[Any, Any]) -> None:

@@ -21,10 +21,11 @@ from laneway.activities.pydantic_models import inner_models
 from laneway.history.budget import RequestEstimate, UsageCheckpoint, estimate_request
 from laneway.history.editing import EditOutcome, EditRequest, edit_history
 from laneway.history.estimation import estimate_message
+from laneway.history.model_calls import ModelCalls
 from laneway.history.origins import EntryMetadata
 from laneway.history.scopes import HistoryProcessingInForce
 
-__all__ = ["DIALECT", "Continuity", "describe", "edit", "measured", "request_of", "ties_reasoning"]
+__all__ = ["DIALECT", "Continuity", "describe", "edit", "measured", "native_prefix", "request_of", "ties_reasoning"]
 
 DIALECT = PydanticDialect()
 
@@ -107,6 +108,7 @@ async def edit(
     request: ModelRequest,
     request_index: int,
     live: int,
+    calls: ModelCalls | None = None,
 ) -> EditOutcome[ModelMessage]:
     """Run the processor in force on a request that is about to be sent.
 
@@ -120,6 +122,7 @@ async def edit(
         request: the request.
         request_index: which request of the turn it is, from 1.
         live: see `Continuity`.
+        calls: through which processors ask models.
 
     Raises:
         HistoryProcessingError, HistoryProcessingValidationError: see `edit_history`.
@@ -136,6 +139,7 @@ async def edit(
         entries=known,
         request_index=request_index,
         estimated_tokens=estimate.history_tokens,
+        calls=calls,
     )
     return await edit_history(DIALECT, asked, processing)
 
@@ -149,6 +153,7 @@ def request_of(
     entries: Sequence[EntryMetadata],
     request_index: int,
     estimated_tokens: int = 0,
+    calls: ModelCalls | None = None,
 ) -> EditRequest[ModelMessage]:
     """A model request of a step, as history editing takes it: `messages` end with the request."""
     return EditRequest(
@@ -163,7 +168,23 @@ def request_of(
         owner=owner,
         run_id=work.turn_id,
         binds_reasoning=ties_reasoning(model),
+        calls=calls,
     )
+
+
+def native_prefix(messages: Sequence[ModelMessage], shown: Sequence[object]) -> Sequence[ModelMessage] | None:
+    """The messages whose pieces a processor was shown first, if they are just those; else None."""
+    place = 0
+    for index, message in enumerate(messages):
+        if place == len(shown):
+            return messages[:index]
+        for piece in DIALECT.split(message):
+            if place == len(shown) or not DIALECT.is_native(one := shown[place]):
+                return None
+            if piece is not one and DIALECT.content(piece) != DIALECT.content(one):
+                return None
+            place += 1
+    return messages if place == len(shown) else None
 
 
 def ties_reasoning(model: Model) -> bool:

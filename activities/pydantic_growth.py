@@ -80,6 +80,8 @@ class Growth:
 
     def _receipts(self) -> tuple[EditReceipt, ...]:
         receipts = [outcome.receipt for outcome in self._rewrites() if outcome.receipt is not None]
+        if self.edited is not None and self.edited.verdict == "no-op" and self.edited.receipt is not None:
+            return (self.edited.receipt, *receipts)  # it asked a model in vain
         if len(receipts) < 2:
             return tuple(receipts)
         # Both are staged as one epoch, so they are one rewrite.

@@ -39,12 +39,14 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import Model, infer_model
 
 from laneway.activities.adapter import RetryPolicy
+from laneway.activities.pydantic_framing import RequestFraming, is_same_model
 from laneway.activities.pydantic_messages import PydanticDialect
 from laneway.activities.pydantic_models import stop_sdk_retries, told_apart
 from laneway.activities.retries import TransientFailure
 from laneway.history.context import HistoryProcessor
 from laneway.history.estimation import estimate_message
-from laneway.history.processor_native import Line, offer_native_text
+from laneway.history.model_calls import CallAnswer, CallFailed, CallUsage, ModelCalls
+from laneway.history.processor_native import Line, SummaryRequest, offer_native_text
 from laneway.history.processors import compose
 
 __all__ = ["Processors", "PydanticSummarizer", "PydanticText", "one_processor"]
@@ -78,26 +80,70 @@ class PydanticSummarizer:
         default=RetryPolicy(max_attempts=3, first_delay=timedelta(seconds=1), max_delay=timedelta(seconds=20))
     )
 
-    async def __call__(self, request: str) -> str:
-        """The text of the model's answer.
+    async def summarize(self, request: SummaryRequest, calls: ModelCalls | None) -> CallAnswer:
+        """The model's answer.
 
         Raises:
-            ValueError: the answer was cut off: what it leaves out would be lost.
+            CallFailed: there is none, or it was cut off: what it leaves out would be lost.
         """
         model = infer_model(self.model)
         stop_sdk_retries(model)
-        response = await self._answer(model, [ModelRequest.user_text_prompt(request)])
+        asking = _Asking(model, self.retry_policy, calls)
+        framing = None if calls is None else calls.framing
+        try:
+            if request.prefix and isinstance(framing, RequestFraming) and is_same_model(model, framing.model):
+                instruction = ModelRequest.user_text_prompt(request.instruction)
+                text = await asking.text([*cast("Sequence[ModelMessage]", request.prefix), instruction], framing)
+                if text.strip():
+                    return CallAnswer(text, model.model_id, asking.usage)
+                # It called tools instead. Asked about a text, it has none.
+            text = await asking.text([ModelRequest.user_text_prompt(request.text)], None)
+        except Exception as error:
+            raise CallFailed(error, asking.usage, model=model.model_id) from error
+        return CallAnswer(text, model.model_id, asking.usage)
+
+
+@dataclass
+class _Asking:
+    """The requests of one summary, and what they use."""
+
+    model: Model
+    retry_policy: RetryPolicy
+    calls: ModelCalls | None
+    usage: CallUsage = field(default_factory=CallUsage)
+
+    async def text(self, messages: list[ModelMessage], framing: RequestFraming | None) -> str:
+        response = await self._answer(messages, framing)
+        used, before = response.usage, self.usage
+        self.usage = CallUsage(
+            before.requests,
+            before.input_tokens + used.input_tokens,
+            before.output_tokens + used.output_tokens,
+            before.cache_read_tokens + used.cache_read_tokens,
+            before.cache_write_tokens + used.cache_write_tokens,
+        )
         if response.finish_reason in ("length", "content_filter", "error") or response.state != "complete":
             raise ValueError(
-                f"the summary of {model.model_id} was cut off ({response.finish_reason or response.state})"
+                f"the summary of {self.model.model_id} was cut off ({response.finish_reason or response.state})"
             )
         return "\n".join(part.content for part in response.parts if isinstance(part, TextPart))
 
-    async def _answer(self, model: Model, messages: list[ModelMessage]) -> ModelResponse:
+    async def _answer(self, messages: list[ModelMessage], framing: RequestFraming | None) -> ModelResponse:
         delay, policy = self.retry_policy.first_delay, self.retry_policy
+        size = sum(estimate_message(_DIALECT, message) for message in messages)
         for attempt in range(1, policy.max_attempts + 1):
+            if self.calls is not None:
+                await self.calls.admit(size if framing is None else size + framing.tokens)
+            self.usage = replace(self.usage, requests=self.usage.requests + 1)
             try:
-                return await model_request(model, messages)
+                if framing is None:
+                    return await model_request(self.model, messages)
+                return await model_request(
+                    self.model,
+                    messages,
+                    model_settings=framing.settings,
+                    model_request_parameters=framing.parameters,
+                )
             except Exception as error:
                 told = told_apart(error)
                 if not isinstance(told, TransientFailure) or attempt == policy.max_attempts:

@@ -187,7 +187,8 @@ class Steps:
                 else:
                     result = await adapter.step(self._work(request, attempt, publisher))
                     for edit in result.edits:
-                        publisher.emit(EventKind.HISTORY_REWRITTEN, asdict(edit))
+                        kind = EventKind.HISTORY_REWRITTEN if edit.is_rewrite else EventKind.HISTORY_KEPT
+                        publisher.emit(kind, asdict(edit))
                 await publisher.flush()
             if result.done:
                 return await self._commit(request, attempt, result)

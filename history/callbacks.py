@@ -9,7 +9,13 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from laneway.errors import HistoryProcessingError
+from laneway.errors import (
+    BudgetExceeded,
+    HistoryProcessingError,
+    RequestTooLarge,
+    ServiceUnavailable,
+    StoreError,
+)
 from laneway.history.context import (
     HistoryProcessor,
     HistoryProcessorCondition,
@@ -82,6 +88,8 @@ async def call_processor(
                 result = await asyncio.to_thread(processor, context)
             if inspect.isawaitable(result):
                 result = await result
+        except (BudgetExceeded, RequestTooLarge, ServiceUnavailable, StoreError):
+            raise  # of what a stock processor asked of the turn; each says what it is by its own type
         except Exception as error:
             raise _failure(processor, error) from error
         except asyncio.CancelledError as error:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeAlias
 
 from laneway.history.dialect import MessageT
 from laneway.history.groups import HistoryGroup
+from laneway.history.model_calls import ModelCalls
 from laneway.history.origins import EntryMetadata
 
 __all__ = ["HistoryProcessor", "HistoryProcessorCondition", "HistoryProcessorContext", "HistoryProcessorState"]
@@ -52,6 +53,7 @@ class HistoryProcessorContext(Generic[MessageT]):
         request_index: which model request of the turn this is, from 1.
         cache_epoch: the cache epoch of the history.
         estimated_tokens: a conservative estimate of the history, in tokens.
+        calls: through which the stock processors ask models, so that no answer is paid twice; None outside of turns.
     """
 
     messages: list[MessageT]
@@ -62,6 +64,7 @@ class HistoryProcessorContext(Generic[MessageT]):
     request_index: int
     cache_epoch: int
     estimated_tokens: int
+    calls: ModelCalls | None = field(default=None, repr=False, compare=False)
 
     def keep_recent_groups(self, n: int) -> list[MessageT]:
         """The messages of the last `n` closed, unprotected groups, and of all that is protected, open or current.

@@ -17,6 +17,7 @@ from laneway.history.dialect import MessageDialect, MessageT
 from laneway.history.estimation import estimate_history
 from laneway.history.groups import HistoryGroup, find_groups
 from laneway.history.matching import match_messages
+from laneway.history.model_calls import CallReceipt, ModelCalls
 from laneway.history.origins import EntryMetadata
 from laneway.history.reasoning import release_bound_reasoning
 from laneway.history.rules import EditRule, refuse
@@ -48,6 +49,7 @@ class EditRequest(Generic[MessageT]):
         binds_reasoning: whether the model ties its reasoning to everything before it.
         current_start: index of the message with the turn's prompt; None to have it found by counting the turn's
             answers.
+        calls: through which processors ask models.
     """
 
     messages: Sequence[MessageT]
@@ -62,6 +64,7 @@ class EditRequest(Generic[MessageT]):
     run_id: str | None = None
     binds_reasoning: bool = False
     current_start: int | None = None
+    calls: ModelCalls | None = None
 
     @property
     def state(self) -> HistoryProcessorState:
@@ -78,7 +81,9 @@ class EditRequest(Generic[MessageT]):
 
 @dataclass(frozen=True, slots=True)
 class EditReceipt:
-    """What an accepted edit did, for the turn record and for people. Messages are counted as they are stored.
+    """What an edit did, for the turn record and for people. Messages are counted as they are stored.
+
+    An accepted edit has one. So has a pass that changed nothing although a model was asked: its summary failed.
 
     Attributes:
         request_index: which model request of the turn it was made for, from 1.
@@ -88,6 +93,7 @@ class EditReceipt:
         tokens_before: estimate of the history before it, and after it in `tokens_after`.
         epoch_before: cache epoch before it, and after it in `epoch_after`.
         released_reasoning: names of the reasoning blocks that it invalidated and that were released.
+        calls: the model calls of the processors.
     """
 
     request_index: int
@@ -101,6 +107,12 @@ class EditReceipt:
     epoch_before: int
     epoch_after: int
     released_reasoning: tuple[str, ...] = ()
+    calls: tuple[CallReceipt, ...] = ()
+
+    @property
+    def is_rewrite(self) -> bool:
+        """Whether the history was written anew."""
+        return self.epoch_after != self.epoch_before
 
 
 @dataclass(frozen=True)
@@ -112,7 +124,7 @@ class EditOutcome(Generic[MessageT]):
         messages: the native history to send, in the framework's normal form; for every verdict but `accepted` the very
             sequence that was given.
         entries: the metadata of each message.
-        receipt: what an accepted edit did; None for every other verdict.
+        receipt: what an accepted edit did, or which models were asked in vain; else None.
     """
 
     verdict: EditVerdict
@@ -156,12 +168,14 @@ async def edit_history(
         request_index=request.request_index,
         cache_epoch=request.cache_epoch,
         estimated_tokens=request.estimated_tokens,
+        calls=request.calls,
     )
     result = await call_processor(processing.processor, context, owner=request.owner)
     returned = _native_messages(dialect, result)
     edited = _validated(dialect, request, view, groups, copies, returned, callback_name(processing.processor))
     if edited is None:
-        return EditOutcome("no-op", request.messages, request.entries)
+        receipt = _unchanged(dialect, request, processing.processor, len(groups)) if _calls_of(request) else None
+        return EditOutcome("no-op", request.messages, request.entries, receipt)
     return _accepted(dialect, request, processing.processor, len(groups), edited)
 
 
@@ -273,4 +287,32 @@ def receipt_of(
         epoch_before=request.cache_epoch,
         epoch_after=request.cache_epoch + 1,
         released_reasoning=released,
+        calls=_calls_of(request),
     )
+
+
+def _unchanged(
+    dialect: MessageDialect[MessageT],
+    request: EditRequest[MessageT],
+    processor: HistoryProcessor[MessageT],
+    groups: int,
+) -> EditReceipt:
+    """The receipt of a pass that asked models and changed nothing."""
+    tokens = estimate_history(dialect, request.messages, request.entries)
+    return EditReceipt(
+        request_index=request.request_index,
+        processor=callback_name(processor),
+        groups_before=groups,
+        groups_after=groups,
+        entries_before=len(request.messages),
+        entries_after=len(request.messages),
+        tokens_before=tokens,
+        tokens_after=tokens,
+        epoch_before=request.cache_epoch,
+        epoch_after=request.cache_epoch,
+        calls=_calls_of(request),
+    )
+
+
+def _calls_of(request: EditRequest[MessageT]) -> tuple[CallReceipt, ...]:
+    return () if request.calls is None else tuple(request.calls.receipts)

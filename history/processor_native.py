@@ -15,12 +15,15 @@ from laneway.errors import HistoryProcessingError
 from laneway.history.context import HistoryProcessorContext
 from laneway.history.dialect import MessageT
 from laneway.history.groups import HistoryGroup
+from laneway.history.model_calls import CallAnswer, ModelCalls
 from laneway.history.origins import HistoryOrigin
 
 __all__ = [
     "Line",
+    "ModelSummarizer",
     "NativeText",
     "Summarizer",
+    "SummaryRequest",
     "called",
     "find_native_text",
     "is_settled",
@@ -66,6 +69,36 @@ class Line:
                 return f"{self.kind}: {self.text}"
 
 
+@dataclass(frozen=True, slots=True)
+class SummaryRequest:
+    """A request to summarize, in the two forms in which a model can be asked.
+
+    Attributes:
+        text: the whole of it, with the messages as text.
+        prefix: the native messages to be summarized, as the conversation's provider was sent them before; None where
+            they are not such.
+        instruction: what to ask after them.
+    """
+
+    text: str
+    prefix: Sequence[Any] | None = None
+    instruction: str = ""
+
+
+class ModelSummarizer(Protocol):
+    """Asks a model of a framework to summarize."""
+
+    async def summarize(self, request: SummaryRequest, calls: ModelCalls | None) -> CallAnswer:
+        """The model's answer. Each request that is sent is admitted by `calls` first.
+
+        The prefix may be sent in place of the text where the model is the conversation's own: it is cached there.
+
+        Raises:
+            CallFailed: there is none, and something was used.
+        """
+        ...
+
+
 class NativeText(Protocol[MessageT]):
     """Text of a framework's native messages. Nothing here changes a message that it is given."""
 
@@ -85,7 +118,7 @@ class NativeText(Protocol[MessageT]):
         """Whether it holds reasoning that its model may tie to everything before it."""
         ...
 
-    def summarizer(self, model: object) -> Summarizer:
+    def summarizer(self, model: object) -> ModelSummarizer:
         """What asks a model of the framework: a name, or an instance."""
         ...
 

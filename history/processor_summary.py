@@ -6,17 +6,25 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
-from laneway.errors import HistoryProcessingError
+from laneway.errors import (
+    BudgetExceeded,
+    HistoryProcessingError,
+    RequestTooLarge,
+    ServiceUnavailable,
+    StoreError,
+)
 from laneway.history.context import HistoryProcessorContext
 from laneway.history.dialect import MessageT
 from laneway.history.estimation import estimate_text
 from laneway.history.groups import HistoryGroup
+from laneway.history.model_calls import CallAnswer, CallFailed
 from laneway.history.processor_native import (
     Line,
     NativeText,
     Summarizer,
+    SummaryRequest,
     called,
     messages_of,
     native_text,
@@ -45,6 +53,7 @@ still matters over into yours. Leave out pleasantries and repetition. Answer wit
 </conversation>"""
 
 _PLACE: Final = "{messages}"
+_ABOVE: Final = "(It is the conversation above.)"
 _SHORTEST_CHARACTER: Final = 0.33  # tokens of an estimate, at least, for each character of a text
 
 
@@ -56,8 +65,10 @@ class SummarizationProcessor:
     summary is summarized with what followed it: there is never one inside another.
 
     Attributes:
-        model: the model that summarizes: a name, or a model of the agent's framework. Its window is taken for fractions
-            where that of the conversation's model is not known.
+        model: the model that summarizes: a name, or a model of the agent's framework. Where it is the conversation's
+            own, and its provider was sent the same messages before, they are sent again as they were, with
+            `summary_prompt` after them, since the provider has them cached; nothing is trimmed then. Its window is
+            taken for fractions where that of the conversation's model is not known.
         summarizer: in place of a model: a function that answers the request to summarize, sync or async.
         trigger, keep, keep_head, max_input_tokens, token_counter: see `SlidingWindowProcessor`.
         summary_prompt: the request to summarize. `{messages}` is replaced with the messages as text, and no other
@@ -118,7 +129,9 @@ class SummarizationProcessor:
         if request is None:
             return ctx.messages
         try:
-            summary = await self._ask(native, request)
+            summary = await self._ask(ctx, native, request, old)
+        except (StoreError, ServiceUnavailable):
+            raise  # of the step, not of the summary
         except Exception as error:
             return self._failed(ctx, error)
         except asyncio.CancelledError as error:
@@ -126,6 +139,8 @@ class SummarizationProcessor:
             if task is not None and task.cancelling():
                 raise
             # Nobody cancelled the turn: it was the call that was given up.
+            if ctx.calls is not None:
+                ctx.calls.failed("summary", error)
             return self._failed(ctx, error)
         gone = {group.group_id for group in old}
         edited: list[MessageT] = []
@@ -136,17 +151,38 @@ class SummarizationProcessor:
                 edited.extend(messages_of(ctx, group))
         return edited
 
-    async def _ask(self, native: NativeText[MessageT], request: str) -> str:
-        summarizer = self.summarizer or native.summarizer(self.model)
-        text = await called(summarizer, request)
-        if not isinstance(text, str):
-            raise TypeError(f"the summarizer returned {text!r}: it has to return a text, now or later")
-        if not text.strip():
-            raise ValueError("the summary is empty")
-        return text.strip()
+    async def _ask(
+        self,
+        ctx: HistoryProcessorContext[MessageT],
+        native: NativeText[MessageT],
+        request: str,
+        old: Sequence[HistoryGroup],
+    ) -> str:
+        async def ask() -> CallAnswer:
+            if self.summarizer is None:
+                prefix = None if ctx.calls is None else ctx.calls.native_prefix(ctx.messages[: old[-1].entry_end])
+                instruction = self.summary_prompt.replace(_PLACE, _ABOVE)
+                whole = SummaryRequest(request, prefix, instruction)
+                answer = await native.summarizer(self.model).summarize(whole, ctx.calls)
+            else:
+                answer = CallAnswer(cast("str", await called(self.summarizer, request)))
+            if not isinstance(cast("object", answer.text), str):
+                raise TypeError(f"the summarizer returned {answer.text!r}: it has to return a text, now or later")
+            if not answer.text.strip():
+                raise CallFailed(ValueError("the summary is empty"), answer.usage, model=answer.model)
+            return answer
+
+        if ctx.calls is None:
+            try:
+                return (await ask()).text.strip()
+            except CallFailed as error:
+                raise error.cause from None
+        return (await ctx.calls.once("summary", request, ask)).strip()
 
     def _failed(self, ctx: HistoryProcessorContext[MessageT], error: BaseException) -> list[MessageT]:
         if self.on_failure == "raise":
+            if isinstance(error, BudgetExceeded | RequestTooLarge):
+                raise error
             raise HistoryProcessingError(
                 f"the history could not be summarized, and is as before: {type(error).__name__}: {error}"
             ) from error

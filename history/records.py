@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 from laneway.history.checkpoints import CheckpointRef
 from laneway.history.editing import EditReceipt
+from laneway.history.model_calls import CallReceipt
 from laneway.history.repair import ImportRepair
 
 __all__ = ["EventKind", "LaneEvent", "Outcome", "StepAttempt", "TurnRecord", "TurnTally", "TurnUsage"]
@@ -46,7 +47,7 @@ class TurnTally:
 
     Attributes:
         usage: what it has used.
-        edits: the edits of its history that were accepted, in order.
+        edits: receipts of the edits of its history that were accepted, and of those that asked a model in vain.
         noops: how often a history processor changed nothing.
         skips: how often its condition answered False.
     """
@@ -76,7 +77,9 @@ class TurnTally:
 
 def _receipt(values: list[Any]) -> EditReceipt:
     make: Any = EditReceipt
-    receipt: EditReceipt = make(*values[:-1], tuple(values[-1]))
+    figures, released, *calls = values[:10], values[10], *values[11:]
+    called = tuple(map(CallReceipt.from_values, calls[0])) if calls else ()
+    receipt: EditReceipt = make(*figures, tuple(released), called)
     return receipt
 
 
@@ -199,6 +202,7 @@ class EventKind(StrEnum):
     STEP_RETRIED = "step.retried"
     CUSTOM = "custom"
     HISTORY_REWRITTEN = "history.rewritten"
+    HISTORY_KEPT = "history.kept"
     REQUEST_PENDING = "request.pending"
     REQUEST_ANSWERED = "request.answered"
     TURN_COMMITTED = "turn.committed"
@@ -223,7 +227,7 @@ class LaneEvent:
         step: in which step of it, from 0.
         attempt: in which attempt at the step, from 1. After `step.retried`, drop what earlier attempts showed.
         data: kind by kind: `text` of a delta; `tool`, `call_id` and `arguments` or `outcome` of a tool call; the
-            figures of the receipt of a rewrite; `request`, `kind`, `name` and, where it is short, `payload` of what
+            figures of the receipt of an edit; `request`, `kind`, `name` and, where it is short, `payload` of what
             the turn waits for; `request` and `answer` (its kind) of what was answered; `data` of what a graph writes to
             its stream; `error` of a failure.
         event_id: its place on the stream; empty until it is stored.

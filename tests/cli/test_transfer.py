@@ -196,7 +196,7 @@ async def test_edits_are_told_by_send_and_chat_and_shown(
     assert [(len(turn["edits"]), turn["noops"], turn["skips"]) for turn in turns[:2]] == [(0, 1, 1), (1, 0, 0)]
     assert set(turns[1]["edits"][0]) == {
         *("request_index", "processor", "groups_before", "groups_after", "entries_before", "entries_after"),
-        *("tokens_before", "tokens_after", "epoch_before", "epoch_after", "released_reasoning"),
+        *("tokens_before", "tokens_after", "epoch_before", "epoch_after", "released_reasoning", "calls"),
     }
 
 

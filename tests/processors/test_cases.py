@@ -15,6 +15,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from laneway.activities.adapter import RetryPolicy
 from laneway.activities.pydantic_summary import PydanticSummarizer
 from laneway.errors import HistoryProcessingError
+from laneway.history.processor_native import SummaryRequest
 from laneway.history.processors import create_sliding_window_processor, create_summarization_processor
 
 from tests.history.edits import Context, messages_of, says
@@ -44,7 +45,11 @@ def _processor(case: dict[str, Any], *, on_failure: Any = "raise") -> Any:
     if case["processor"] == "sliding_window":
         return create_sliding_window_processor(**case["config"])
     # Not retried here, so that nobody waits.
-    once = PydanticSummarizer(_model(case), RetryPolicy(max_attempts=1))
+    summarizer = PydanticSummarizer(_model(case), RetryPolicy(max_attempts=1))
+
+    async def once(request: str) -> str:
+        return (await summarizer.summarize(SummaryRequest(request), None)).text
+
     return create_summarization_processor(summarizer=once, on_failure=on_failure, **case["config"])
 
 

@@ -23,10 +23,13 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.usage import RequestUsage
 
 from laneway.activities.adapter import RetryPolicy
 from laneway.activities.pydantic_summary import PydanticSummarizer
 from laneway.errors import HistoryProcessingError
+from laneway.history.model_calls import CallFailed
+from laneway.history.processor_native import SummaryRequest
 from laneway.history.processor_summary import SUMMARY_OPENING
 from laneway.history.processors import SummarizationProcessor
 
@@ -185,19 +188,25 @@ async def test_a_summary_request_that_fails_on_its_way_is_tried_again() -> None:
         ModelHTTPError(429, "summarizer"),
         model("at last"),
     ]
-    assert await PydanticSummarizer(_answering(answers), QUICKLY)("sum up") == "at last"
+    answer = await PydanticSummarizer(_answering(answers), QUICKLY).summarize(SummaryRequest("sum up"), None)
+    assert answer.text == "at last"
+    assert answer.usage.requests == 3
 
 
 @pytest.mark.parametrize("status", [400, 503])
 async def test_a_summary_request_that_is_refused_or_keeps_failing_fails(status: int) -> None:
     answers: list[Exception | ModelResponse] = [ModelHTTPError(status, "summarizer") for _ in range(3)]
-    with pytest.raises(ModelHTTPError):
-        await PydanticSummarizer(_answering(answers), QUICKLY)("sum up")
+    with pytest.raises(CallFailed) as failed:
+        await PydanticSummarizer(_answering(answers), QUICKLY).summarize(SummaryRequest("sum up"), None)
+    assert isinstance(failed.value.cause, ModelHTTPError)
+    assert failed.value.usage.requests == (1 if status == 400 else 3)
     assert len(answers) == (2 if status == 400 else 0)
 
 
 @pytest.mark.parametrize("reason", ["length", "content_filter"])
-async def test_a_summary_that_was_cut_off_is_none(reason: FinishReason) -> None:
-    cut = ModelResponse(parts=[TextPart("They sp")], finish_reason=reason)
-    with pytest.raises(ValueError, match=reason):
-        await PydanticSummarizer(_answering([cut]), QUICKLY)("sum up")
+async def test_a_summary_that_was_cut_off_is_none_and_was_paid_all_the_same(reason: FinishReason) -> None:
+    usage = RequestUsage(input_tokens=70, output_tokens=9)
+    cut = ModelResponse(parts=[TextPart("They sp")], finish_reason=reason, usage=usage)
+    with pytest.raises(CallFailed, match=reason) as failed:
+        await PydanticSummarizer(_answering([cut]), QUICKLY).summarize(SummaryRequest("sum up"), None)
+    assert (failed.value.usage.input_tokens, failed.value.usage.output_tokens) == (70, 9)

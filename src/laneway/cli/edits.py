@@ -9,21 +9,26 @@ from laneway.cli.output import one_line
 
 if TYPE_CHECKING:
     from laneway.history.editing import EditReceipt
+    from laneway.history.model_calls import CallReceipt
     from laneway.history.records import TurnRecord
     from laneway.history.repair import ImportRepair
 
 __all__ = ["RECEIPT_COLUMNS", "edit_line", "receipt_row", "repair_line", "was_processed"]
 
-RECEIPT_COLUMNS = ("#", "request", "processor", "groups", "messages", "tokens", "epoch", "released reasoning")
+RECEIPT_COLUMNS = ("#", "request", "processor", "groups", "messages", "tokens", "epoch", "asked", "released reasoning")
 
 
 def edit_line(figures: Mapping[str, object]) -> str:
     """An edit on one short line.
 
     Args:
-        figures: the receipt's fields, as the event `history.rewritten` carries them.
+        figures: the receipt's fields, as the events `history.rewritten` and `history.kept` carry them.
     """
     processor = str(figures.get("processor", "")).rpartition(":")[2]
+    if "epoch_before" in figures and figures["epoch_before"] == figures["epoch_after"]:
+        calls = cast("Sequence[Mapping[str, object]]", figures.get("calls") or ())
+        errors = "; ".join(str(call["error"]) for call in calls if call.get("error"))
+        return one_line(f"history left as it is by {processor}: {errors or 'nothing came of it'}", limit=200)
     count = len(cast("Sequence[str]", figures.get("released_reasoning") or ()))
     return one_line(
         f"history edited by {processor}: {_change(figures, 'entries')} messages, {_change(figures, 'tokens')} tokens, "
@@ -46,8 +51,15 @@ def receipt_row(number: int, edit: EditReceipt) -> Sequence[str]:
         f"{edit.entries_before} → {edit.entries_after}",
         f"{edit.tokens_before} → {edit.tokens_after}",
         f"{edit.epoch_before} → {edit.epoch_after}",
+        one_line("; ".join(map(_call_words, edit.calls))),
         one_line(", ".join(edit.released_reasoning)),
     )
+
+
+def _call_words(call: CallReceipt) -> str:
+    """A model call of a processor."""
+    tokens = f"{call.usage.input_tokens} → {call.usage.output_tokens} tokens"
+    return f"{call.purpose} {call.outcome}, {tokens}" + (f", {call.error}" if call.error else "")
 
 
 def was_processed(turn: TurnRecord) -> bool:

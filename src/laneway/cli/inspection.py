@@ -223,7 +223,17 @@ def _write_edits(turns: Sequence[TurnRecord]) -> None:
         table(
             columns,
             [
-                tuple(map(str, (turn.number, len(turn.tally.edits), turn.tally.noops, turn.tally.skips)))
+                tuple(
+                    map(
+                        str,
+                        (
+                            turn.number,
+                            sum(edit.is_rewrite for edit in turn.tally.edits),
+                            turn.tally.noops,
+                            turn.tally.skips,
+                        ),
+                    )
+                )
                 for turn in processed
             ],
             right=columns,

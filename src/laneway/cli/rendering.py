@@ -133,7 +133,7 @@ class Pipe(TurnDisplay):
                 note(f"tool {tool}: {event.data.get('outcome')}")
             case EventKind.STEP_RETRIED:
                 note(f"step {event.step} is tried again, attempt {event.attempt}")
-            case EventKind.HISTORY_REWRITTEN:
+            case EventKind.HISTORY_REWRITTEN | EventKind.HISTORY_KEPT:
                 note(edit_line(event.data))
             case _:
                 pass

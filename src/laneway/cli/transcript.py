@@ -106,7 +106,7 @@ class Transcript:
                         self.open[index] = replace(piece, outcome=outcome)
                         return
                 self.open.append(Called(call_id, str(data.get("tool", "")), "", outcome))
-            case EventKind.HISTORY_REWRITTEN:
+            case EventKind.HISTORY_REWRITTEN | EventKind.HISTORY_KEPT:
                 # Told once the step is done, and done before the step said anything.
                 edits = sum(isinstance(piece, Edited) for piece in self.open)
                 self.open.insert(edits, Edited(edit_line(data)))

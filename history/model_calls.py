@@ -1,0 +1,187 @@
+"""Model calls that a history processor makes: recorded, so that none is paid twice, and told on the edit's receipt.
+
+An attempt at a step may end at any time, and the next one runs the processors again, on the same history. So the answer
+to a call is kept under the name of what was asked before anything is done with it, and found there by the next attempt.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from hashlib import blake2b
+from typing import Any, Literal, Protocol, Self
+
+__all__ = ["CallAnswer", "CallFailed", "CallJournal", "CallReceipt", "CallUsage", "ModelCalls"]
+
+
+@dataclass(frozen=True, slots=True)
+class CallUsage:
+    """What a model call used, by its provider's own figures; the requests that failed on the way are counted."""
+
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CallAnswer:
+    """What a model call came to."""
+
+    text: str
+    model: str | None = None
+    usage: CallUsage = field(default_factory=CallUsage)
+
+    def to_json(self) -> bytes:
+        """The stored form."""
+        return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_json(cls, blob: bytes) -> Self:
+        """Read what `to_json` gives."""
+        data: dict[str, Any] = json.loads(blob)
+        return cls(data["text"], data["model"], CallUsage(**data["usage"]))
+
+
+class CallFailed(Exception):
+    """A model call that came to nothing, with what it used all the same.
+
+    Args:
+        cause: what went wrong.
+        usage: what was used.
+    """
+
+    def __init__(self, cause: Exception, usage: CallUsage, *, model: str | None = None) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+        self.usage = usage
+        self.model = model
+
+
+@dataclass(frozen=True, slots=True)
+class CallReceipt:
+    """A model call of a history processor.
+
+    Attributes:
+        purpose: what for: `summary`.
+        model: the model, as its framework names it; None where a function of the application's was asked.
+        outcome: `answered`; `recorded` where an earlier attempt at the step was answered; `failed`.
+        error: what went wrong.
+        usage: what it used; it is part of the turn's usage.
+    """
+
+    purpose: str
+    model: str | None
+    outcome: Literal["answered", "recorded", "failed"]
+    error: str | None = None
+    usage: CallUsage = field(default_factory=CallUsage)
+
+    @classmethod
+    def from_values(cls, values: Sequence[Any]) -> Self:
+        """Read what `dataclasses.astuple` gives, after JSON."""
+        purpose, model, outcome, error, usage = values
+        return cls(purpose, model, outcome, error, CallUsage(*usage))
+
+
+class CallJournal(Protocol):
+    """Where finished calls of a step are kept; see `laneway.activities.journal.ToolJournal`."""
+
+    def key(self, call_id: str, tool: str, arguments: bytes) -> str: ...
+
+    def finished(self, key: str) -> bytes | None: ...
+
+    async def finish(self, key: str, result: bytes) -> bytes: ...
+
+
+class ModelCalls:
+    """The model calls of one pass of history editing.
+
+    Args:
+        journal: the step's.
+        prefix: finds the native messages that a conversation's requests begin with, where `messages`, as a processor
+            sees them, are those; see `native_prefix`.
+
+    Attributes:
+        receipts: what was called, in order.
+        framing: what the conversation's requests carry besides, as its framework has it; None where nobody knows.
+    """
+
+    def __init__(
+        self,
+        journal: CallJournal,
+        *,
+        framing: object = None,
+        prefix: Callable[[Sequence[Any]], Sequence[Any] | None] = lambda messages: None,
+        admit: Callable[[int], Awaitable[None]] | None = None,
+        settle: Callable[[int], Awaitable[None]] | None = None,
+    ) -> None:
+        self.receipts: list[CallReceipt] = []
+        self.framing = framing
+        self._journal = journal
+        self._prefix = prefix
+        self._admit = admit
+        self._settle = settle
+
+    def native_prefix(self, messages: Sequence[Any]) -> Sequence[Any] | None:
+        """The native messages, as the provider was sent them before, that a processor sees as `messages`.
+
+        None where they are not such: then the provider cannot have cached them.
+        """
+        return self._prefix(messages)
+
+    async def admit(self, estimated_tokens: int) -> None:
+        """A request of a call is about to be sent.
+
+        Raises:
+            RequestTooLarge, BudgetExceeded: it may not be.
+        """
+        if self._admit is not None:
+            await self._admit(estimated_tokens)
+
+    async def once(self, purpose: str, asked: str, call: Callable[[], Awaitable[CallAnswer]]) -> str:
+        """The answer to a call: that of an earlier attempt at the step, else what `call` gives.
+
+        Args:
+            purpose: what for.
+            asked: names the call by what it asks.
+            call: makes it.
+
+        Raises:
+            Exception: whatever `call` raises; of a `CallFailed` its cause.
+        """
+        digest = blake2b(asked.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+        key = self._journal.key(purpose, purpose, digest.encode())
+        done = self._journal.finished(key)
+        if done is None:
+            answer = await self._called(purpose, call)
+            # Journaled before it is used; where another attempt was faster, its answer stands.
+            done = await self._journal.finish(key, answer.to_json())
+            receipt = CallReceipt(purpose, answer.model, "answered", usage=answer.usage)
+        else:
+            receipt = CallReceipt(purpose, None, "recorded")
+        standing = CallAnswer.from_json(done)
+        self.receipts.append(replace(receipt, model=standing.model, usage=standing.usage))
+        return standing.text
+
+    async def _called(self, purpose: str, call: Callable[[], Awaitable[CallAnswer]]) -> CallAnswer:
+        try:
+            answer = await call()
+        except CallFailed as error:
+            self._failed(purpose, error.cause, error.usage, error.model)
+            raise error.cause from None
+        except Exception as error:
+            self._failed(purpose, error, CallUsage(), None)
+            raise
+        if self._settle is not None:
+            await self._settle(answer.usage.input_tokens)
+        return answer
+
+    def _failed(self, purpose: str, error: Exception, usage: CallUsage, model: str | None) -> None:
+        message = f"{type(error).__name__}: {error}"
+        self.receipts.append(CallReceipt(purpose, model, "failed", message[:1000], usage))
+
+    def failed(self, purpose: str, error: BaseException) -> None:
+        """Say that a call was given up, where `once` could not."""
+        self.receipts.append(CallReceipt(purpose, None, "failed", f"{type(error).__name__}: {error}"[:1000]))
