@@ -331,7 +331,7 @@ def texts_of(value: object, *, only: Sequence[str] | None = None) -> Iterator[st
 
 def as_json(value: object) -> str:
     """A value as JSON, with a description in place of whatever in it is binary."""
-    return json.dumps(value, ensure_ascii=False, default=_in_words)
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=_in_words)
 
 
 def _in_words(value: object) -> str:

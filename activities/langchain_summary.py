@@ -132,22 +132,30 @@ class LangChainText:
         return bool(_DIALECT.bound_reasoning(message))
 
     def summarizer(self, model: object) -> ModelSummarizer:
-        """What asks a chat model of LangChain, or a model of Pydantic AI's, by instance or name.
+        """What asks a chat model of LangChain, or a model of Pydantic AI, by instance or name.
 
         Raises:
             TypeError: it is none of these.
         """
-        inner = next(inner_models(model), None)
-        if inner is not None:
-            if not isinstance(model, BaseChatModel):
-                raise TypeError(
-                    f"model={model!r} cannot summarize: give the chat model itself, without tools or parsers"
-                )
-            return LangChainSummarizer(model)
+        own = self.own_summarizer(model)
+        if own is not None:
+            return own
         # Names are Pydantic AI's on every adapter, so that a processor means the same wherever it is used.
         from laneway.activities.pydantic_summary import PydanticText
 
         return PydanticText().summarizer(model)
+
+    def own_summarizer(self, model: object) -> LangChainSummarizer | None:
+        """What asks a chat model of LangChain; None if it is none.
+
+        Raises:
+            TypeError: there is one inside of it, with tools or parsers around it.
+        """
+        if isinstance(model, BaseChatModel):
+            return LangChainSummarizer(model)
+        if next(inner_models(model), None) is not None:
+            raise TypeError(f"model={model!r} cannot summarize: give the chat model itself, without tools or parsers")
+        return None
 
 
 def _lines(message: BaseMessage) -> Iterator[Line]:

@@ -6,6 +6,7 @@ It is offered to them when this module is imported, which the adapter does.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -46,7 +47,7 @@ from laneway.activities.retries import TransientFailure
 from laneway.history.context import HistoryProcessor
 from laneway.history.estimation import estimate_message
 from laneway.history.model_calls import CallAnswer, CallFailed, CallUsage, ModelCalls
-from laneway.history.processor_native import Line, SummaryRequest, offer_native_text
+from laneway.history.processor_native import Line, ModelSummarizer, SummaryRequest, offer_native_text
 from laneway.history.processors import compose
 
 __all__ = ["Processors", "PydanticSummarizer", "PydanticText", "one_processor"]
@@ -176,15 +177,22 @@ class PydanticText:
         """Whether it holds thinking that Claude signed."""
         return bool(_DIALECT.bound_reasoning(message))
 
-    def summarizer(self, model: object) -> PydanticSummarizer:
-        """What asks a model of Pydantic AI.
+    def summarizer(self, model: object) -> ModelSummarizer:
+        """What asks a model of Pydantic AI, by instance or name, or a chat model of LangChain.
 
         Raises:
-            TypeError: it is neither a model nor a name.
+            TypeError: it is none of these.
         """
-        if not isinstance(model, Model | str):
-            raise TypeError(f"model={model!r} cannot summarize: give a Pydantic AI model, or the name of one")
-        return PydanticSummarizer(cast("Model | str", model))
+        if isinstance(model, Model | str):
+            return PydanticSummarizer(cast("Model | str", model))
+        if "langchain_core" in sys.modules:  # where its models come from
+            from laneway.activities.langchain_summary import LangChainText
+
+            if (summarizer := LangChainText().own_summarizer(model)) is not None:
+                return summarizer
+        raise TypeError(
+            f"model={model!r} cannot summarize: give a Pydantic AI model, the name of one, or a LangChain chat model"
+        )
 
 
 def _lines(part: ModelRequestPart | ModelResponsePart) -> Iterator[Line]:

@@ -312,7 +312,7 @@ def test_reasoning_of_others_is_not_bound(message: BaseMessage) -> None:
         (HumanMessage([{"image": {"format": "png", "source": {"bytes": b"12345"}}}]), ["user: [image/png, 5 bytes]"]),
         (
             by("anthropic", SIGNED, {"type": "text", "text": "so"}, tool_calls=[CALL]),
-            ["assistant (thinking): hm", "assistant: so", 'assistant called look({"at": 1})'],
+            ["assistant (thinking): hm", "assistant: so", 'assistant called look({"at":1})'],
         ),
         (
             by("openai", {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "thus"}]}),
@@ -342,7 +342,7 @@ def test_every_text_and_file_is_weighed_once() -> None:
         {"type": "tool_use", "id": "c1", "name": "look", "input": {"at": 1}},
         tool_calls=[CALL],
     )
-    assert DIALECT.weight(answer).texts == ("hm", "sig", "so", "look", '{"at": 1}')
+    assert DIALECT.weight(answer).texts == ("hm", "sig", "so", "look", '{"at":1}')
     seen = HumanMessage(["look", {"type": "image", "base64": "aGVsbG8=", "mime_type": "image/png"}])
     weight = DIALECT.weight(seen)
     assert weight.texts == ("look",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
@@ -28,7 +29,6 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter as Messages
 
 from laneway.activities.langchain_summary import LangChainText
 
-from tests.history.edits import DIALECT
 from tests.history.histories import Token, changed, new_message
 
 
@@ -115,8 +115,14 @@ def lines_of(messages: Sequence[BaseMessage]) -> list[str]:
 
 
 def pieces_of(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """A native history of Pydantic AI, each message of one role."""
-    return [piece for message in messages for piece in DIALECT.split(message)]
+    """A native history of Pydantic AI, each part of a request as a message of its own."""
+    pieces: list[ModelMessage] = []
+    for message in messages:
+        if isinstance(message, ModelResponse):
+            pieces.append(message)
+        else:
+            pieces += [replace(message, parts=[part]) for part in message.parts]
+    return pieces
 
 
 def places(pieces: Sequence[ModelMessage]) -> list[int]:

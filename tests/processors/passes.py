@@ -23,7 +23,7 @@ from laneway.activities.pydantic_summary import PydanticText
 from laneway.history.editing import EditOutcome
 from laneway.history.origins import EntryMetadata
 
-from tests.history.edits import edit, request_for, says
+from tests.history.edits import PYDANTIC, Frame, edit, request_for, says
 
 Outcome = EditOutcome[ModelMessage]
 TEXT = PydanticText()
@@ -67,19 +67,19 @@ def retry(text: str, call: str) -> ModelRequest:
 
 async def passed(
     processor: Any,
-    messages: Sequence[ModelMessage],
+    messages: Sequence[Any],
     entries: Sequence[EntryMetadata] | None = None,
     *,
     request_index: int = 1,
     binds_reasoning: bool = False,
-) -> Outcome:
+    frame: Frame = PYDANTIC,
+) -> EditOutcome[Any]:
     """One pass over a history that ends with the current request."""
-    return await edit(
-        request_for(messages, entries, request_index=request_index, binds_reasoning=binds_reasoning), processor
-    )
+    request = request_for(messages, entries, request_index=request_index, binds_reasoning=binds_reasoning, frame=frame)
+    return await edit(request, processor, frame=frame)
 
 
-def run(processor: Any, messages: Sequence[ModelMessage], **options: Any) -> Outcome:
+def run(processor: Any, messages: Sequence[Any], **options: Any) -> EditOutcome[Any]:
     """The same, on a loop of its own: hypothesis calls tests from sync code."""
     with asyncio.Runner() as runner:
         return runner.run(passed(processor, messages, **options))
