@@ -24,8 +24,9 @@ from laneway.history.origins import EntryMetadata
 from laneway.history.records import EventKind, TurnUsage
 from laneway.history.repair import ImportRepair
 from laneway.history.requests import Answered, PendingRequest
+from laneway.history.threads import TextWindow
 
-__all__ = ["IMPORT_MARK", "Adapter", "Capability", "RetryPolicy", "StepResult", "StepWork", "digest_of"]
+__all__ = ["IMPORT_MARK", "Adapter", "Capability", "RetryPolicy", "StepResult", "StepWork", "Windowed", "digest_of"]
 
 M = TypeVar("M")
 
@@ -67,6 +68,7 @@ class StepResult(Generic[M]):
         rewritten: the whole history, where the framework or an edit changed what was stored: a new cache epoch.
         entries: what is known of each message of `appended`, or of `rewritten`; None to describe them.
         extras: what the adapter keeps beside the history, committed with it; None for what it was given.
+        reply: with a text window, the assistant's message for the thread; None where the answer was cut off.
         edits, noops, skips: what history processing did, not counting what was staged before.
         requests: what the turn waits for before its next step, whose `StepWork.answers` has the answers. A step that is
             `done` has none.
@@ -81,6 +83,7 @@ class StepResult(Generic[M]):
     rewritten: Sequence[M] | None = None
     entries: Sequence[EntryMetadata] | None = None
     extras: Mapping[str, object] | None = None
+    reply: str | None = None
     edits: Sequence[EditReceipt] = ()
     noops: int = 0
     skips: int = 0
@@ -105,6 +108,8 @@ class StepWork(Generic[M]):
         state: the adapter's state as staged last; None at the start of a turn.
         journal: the tool calls of this step that are finished; those of the steps before it that ended waiting
             included, so that a step can begin its batch of calls again from the start.
+        opening: with a text window, what stands before the prompt in the turn's request. The history is the turn's
+            alone then.
         stage: keeps what the step has come to so far, before it is done. What is staged is never asked of a model
             again.
         emit: says something on the lane's stream.
@@ -130,6 +135,7 @@ class StepWork(Generic[M]):
     journal: ToolJournal
     stage: Callable[[StepResult[M]], Awaitable[None]]
     emit: Callable[[EventKind, Mapping[str, object]], None] = field(repr=False)
+    opening: str = ""
     account: TurnAccount = field(default_factory=TurnAccount, repr=False)
     answers: Sequence[Answered] = ()
     scope: ScopeInForce = field(default_factory=ScopeInForce)
@@ -219,6 +225,19 @@ class Adapter(Protocol[M]):
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """What the agent needs while a worker runs it: connections to tool servers, HTTP clients."""
+        ...
+
+
+class Windowed(Protocol):
+    """What an adapter has besides where it can begin turns with a text window."""
+
+    @property
+    def text_window(self) -> TextWindow | None:
+        """How much of the text thread a turn begins with; None for native history."""
+        ...
+
+    def text_of_prompt(self, prompt: bytes) -> str:
+        """The text of a stored prompt, as the thread keeps it."""
         ...
 
 

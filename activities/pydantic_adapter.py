@@ -17,7 +17,7 @@ from pydantic_ai import CallToolsNode
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.capabilities import AbstractCapability, ProcessHistory
 from pydantic_ai.exceptions import FallbackExceptionGroup, ModelAPIError
-from pydantic_ai.messages import ModelMessage, UserContent
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, UserContent, UserPromptPart
 from pydantic_ai.models import Model
 from pydantic_ai.run import AgentRun
 from pydantic_ai.tools import DeferredToolRequests
@@ -46,7 +46,7 @@ from laneway.activities.pydantic_run import (
     restore,
     runs_tools,
 )
-from laneway.activities.pydantic_summary import Processors, one_processor
+from laneway.activities.pydantic_summary import Processors, PydanticText, is_cut_off, one_processor
 from laneway.activities.pydantic_tools import LaneCapability, StreamingLaneCapability
 from laneway.activities.pydantic_waiting import allow_deferral, requests_of
 from laneway.activities.retries import SerializationFailed
@@ -59,6 +59,7 @@ from laneway.history.origins import EntryMetadata
 from laneway.history.records import EventKind
 from laneway.history.repair import ImportRepair
 from laneway.history.scopes import HistoryProcessingSettings, in_force
+from laneway.history.threads import TextWindow
 
 __all__ = ["PydanticAdapter"]
 
@@ -83,6 +84,8 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         retry_policy: how model requests that failed on their way are retried. The provider SDKs' own retries are
             switched off in a worker, since they pay twice for an answer that was cut.
         stream: whether model requests are streamed, so that text is seen as it comes. None: where the model can.
+        history: in place of native history, how many of the last messages of the conversation's text thread each turn
+            begins with; see docs/windows.md.
         history_processor: edits the history before every model request; several run in order. See docs/history.md.
         history_processor_condition: says before each request whether it does; always, where there is none.
 
@@ -103,6 +106,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         budget: RequestBudget | None = None,
         retry_policy: RetryPolicy | None = None,
         stream: bool | None = None,
+        history: TextWindow | None = None,
         history_processor: Processors | None = None,
         history_processor_condition: HistoryProcessorCondition | None = None,
     ) -> None:
@@ -115,6 +119,8 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
                 f"agent {agent.name or '(unnamed)'!r} has no model: give it one, since the model is part of the lane "
                 "contract"
             )
+        if history is not None and not isinstance(cast("object", history), TextWindow):
+            raise ConfigurationError(f"history={history!r} is no text window: give TextWindow(6), or None for native")
         if deps is not None and deps_factory is not None:
             raise ConfigurationError("PydanticAdapter takes `deps` or `deps_factory`, not both")
         self.agent = agent
@@ -125,6 +131,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         self._framings = FramingMemory()
         self._retry_policy = retry_policy or RetryPolicy()
         self._stream = stream
+        self.text_window = history
         history_processor = one_processor(history_processor)
         self.processing = HistoryProcessingSettings(history_processor, history_processor_condition)
         in_force([self.processing])
@@ -174,6 +181,11 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
     def decode_prompt(self, prompt: bytes) -> str | list[UserContent]:
         """The prompt that `encode_prompt` was given."""
         return _prompt.validate_json(prompt)
+
+    def text_of_prompt(self, prompt: bytes) -> str:
+        """The text of a stored prompt, with a description of each file, as a text thread keeps it."""
+        lines = PydanticText().lines(ModelRequest(parts=[UserPromptPart(self.decode_prompt(prompt))]))
+        return "\n".join(line.text for line in lines)
 
     def encode(self, message: ModelMessage) -> bytes:
         try:
@@ -228,6 +240,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
 
     async def step(self, work: StepWork[ModelMessage]) -> StepResult[ModelMessage]:
         prompt = self.decode_prompt(work.prompt)
+        asked = opened_with(work.opening, prompt)
         state = None if work.state is None else RunState.from_json(work.state)
         base = work.base_length if state is None else state.base
         history = as_loaded(work.history, base)
@@ -243,7 +256,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
             else FramingWatch(self._framings, work.lane_id)
         )
         async with self.agent.iter(
-            prompt if state is None else None,
+            asked if state is None else None,
             message_history=history,
             # A run id that the history holds already is refused; the turn's own is put back below.
             run_id=work.turn_id if state is None else f"{work.turn_id}#{work.step}",
@@ -260,6 +273,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
             run.ctx.state.pending_messages = CallQueue(run.ctx.state.pending_messages)
             if state is None:
                 node: Any = await run.next(cast("Any", run.next_node))
+                run.ctx.deps.prompt = prompt  # as it is in every later step
                 keep_stored(history, run.ctx.state.message_history)
             else:
                 await restore(run, state, list(history), prompt=prompt, turn_id=work.turn_id)
@@ -306,6 +320,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
             done=True,
             output=None if in_history else self._encode_output(output),
             output_in_history=in_history,
+            reply=self._reply(run.ctx.state.message_history, output),
         )
 
     def _wait(
@@ -316,6 +331,13 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         assert work.state is not None, "a batch of tool calls is a step of its own"
         usage = usage_of(RunState.from_json(work.state).usage)
         return StepResult(appended=(), state=work.state, usage=usage, requests=requests_of(work, run, deferred))
+
+    def _reply(self, messages: Sequence[ModelMessage], output: object) -> str | None:
+        """What a text thread keeps of the turn's answer; None of one that was cut off."""
+        last = next((message for message in reversed(messages) if isinstance(message, ModelResponse)), None)
+        if self.text_window is None or last is None or is_cut_off(last):
+            return None
+        return output if isinstance(output, str) else self._encode_output(output)
 
     async def _edit(self, run: AgentRun[DepsT, Any], node: Any, growth: Growth) -> None:
         """Let the history processor in force edit what the node is about to send."""
@@ -399,6 +421,16 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         finally:
             done.set()
             await holder
+
+
+def opened_with(opening: str, prompt: str | list[UserContent]) -> str | list[UserContent]:
+    """A prompt after what stands before it in its request."""
+    if not opening:
+        return prompt
+    if isinstance(prompt, str):
+        return opening + prompt
+    first, *rest = prompt
+    return [opening + first, *rest] if isinstance(first, str) else [opening, *prompt]
 
 
 def _usage_of(call: CallUsage) -> RequestUsage:

@@ -50,7 +50,7 @@ from laneway.history.model_calls import CallAnswer, CallFailed, CallUsage, Model
 from laneway.history.processor_native import Line, ModelSummarizer, SummaryRequest, offer_native_text
 from laneway.history.processors import compose
 
-__all__ = ["Processors", "PydanticSummarizer", "PydanticText", "one_processor"]
+__all__ = ["Processors", "PydanticSummarizer", "PydanticText", "is_cut_off", "one_processor"]
 
 Processors: TypeAlias = HistoryProcessor[ModelMessage] | Sequence[HistoryProcessor[ModelMessage]]
 """A history processor, or several that run one after the other."""
@@ -104,6 +104,11 @@ class PydanticSummarizer:
         return CallAnswer(text, model.model_id, asking.usage)
 
 
+def is_cut_off(response: ModelResponse) -> bool:
+    """Whether an answer ended before its end."""
+    return response.finish_reason in ("length", "content_filter", "error") or response.state != "complete"
+
+
 @dataclass
 class _Asking:
     """The requests of one summary, and what they use."""
@@ -123,7 +128,7 @@ class _Asking:
             before.cache_read_tokens + used.cache_read_tokens,
             before.cache_write_tokens + used.cache_write_tokens,
         )
-        if response.finish_reason in ("length", "content_filter", "error") or response.state != "complete":
+        if is_cut_off(response):
             raise ValueError(
                 f"the summary of {self.model.model_id} was cut off ({response.finish_reason or response.state})"
             )

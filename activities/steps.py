@@ -17,13 +17,13 @@ from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from laneway.activities.account import TurnAccount
-from laneway.activities.adapter import IMPORT_MARK, Adapter, StepResult, StepWork
+from laneway.activities.adapter import IMPORT_MARK, Adapter, StepResult, StepWork, Windowed
 from laneway.activities.agents import Agents
 from laneway.activities.journal import ToolJournal
 from laneway.activities.publisher import StepPublisher
@@ -51,6 +51,7 @@ from laneway.history.origins import EntryMetadata
 from laneway.history.records import EventKind, LaneEvent, StepAttempt, TurnRecord, TurnTally, TurnUsage
 from laneway.history.requests import StoredRequest, answers_since, first_of_episode, requests_of
 from laneway.history.store import HistoryStore
+from laneway.history.threads import TextWindow, opening_of
 
 __all__ = ["Steps"]
 
@@ -68,6 +69,9 @@ class _Attempt:
         history: the native messages, committed and staged; those that the attempt stages itself are added.
         size_bytes: what their entries take as they are stored.
         checkpoint: the one that they lead to.
+        options: what the turn's caller asked for.
+        window: the adapter's text window, where it has one in place of native history.
+        opening: see `StepWork`.
     """
 
     fence: Fence
@@ -81,10 +85,18 @@ class _Attempt:
     state: bytes | None
     tally: TurnTally
     scope: ScopeInForce
+    options: TurnOptions
+    window: TextWindow | None
+    opening: str = ""
 
     @property
     def base(self) -> CheckpointRef:
         return self.turn.head.checkpoint
+
+    @property
+    def hidden(self) -> int:
+        """How many messages of the history the turn is not shown: with a text window those of all other turns."""
+        return 0 if self.window is None else self.base.length
 
 
 class Steps:
@@ -185,7 +197,8 @@ class Steps:
                 if attempt.turn.fields["in"].startswith(IMPORT_MARK):
                     result = self._imported(attempt)
                 else:
-                    result = await adapter.step(self._work(request, attempt, publisher))
+                    await self._open(request, attempt)
+                    result = whole(attempt, await adapter.step(self._work(request, attempt, publisher)))
                     for edit in result.edits:
                         kind = EventKind.HISTORY_REWRITTEN if edit.is_rewrite else EventKind.HISTORY_KEPT
                         publisher.emit(kind, asdict(edit))
@@ -249,6 +262,7 @@ class Steps:
         messages.extend(adapter.decode(entry.payload) for entry in turn.staged)
         entries.extend(EntryMetadata.from_stored(entry.metadata) for entry in turn.staged)
         tally, state = _latest(turn.fields, step)
+        options = TurnOptions.from_json(turn.fields.get("op"))
         scope = self._scope(turn.fields)
         return _Attempt(
             fence=replace(fence, version=head.version),
@@ -262,7 +276,21 @@ class Steps:
             state=state,
             tally=tally,
             scope=scope,
+            options=options,
+            window=getattr(adapter, "text_window", None),
         )
+
+    async def _open(self, request: StepInput, attempt: _Attempt) -> None:
+        """Where the adapter has a text window, begin a turn with what the thread holds, its own request included."""
+        window, state = attempt.window, attempt.state
+        if window is None or request.n or state is not None:
+            return
+        fence, prompt = attempt.fence, attempt.turn.fields["in"]
+        is_root = attempt.options.is_root
+        if is_root:
+            await self._store.threads.open_turn(fence, cast("Windowed", attempt.adapter).text_of_prompt(prompt))
+        shown = await self._store.list_messages(fence.lane, window.messages)
+        attempt.opening = opening_of(shown, is_brief=not is_root)
 
     def _decoded(self, lane: LaneKey, adapter: Adapter[Any], held: HeldHistory, turn: LoadedTurn) -> HeldHistory:
         before, known = (held.messages, held.entries) if turn.first else ((), ())
@@ -282,6 +310,7 @@ class Steps:
         fields, step, fence = attempt.turn.fields, request.n, attempt.fence
 
         async def stage(result: StepResult[Any]) -> None:
+            result = whole(attempt, result)
             after, entries = self._tail(attempt, result)
             tally = _tally(attempt, result)
             held, tip = await self._store.stage(
@@ -307,11 +336,11 @@ class Steps:
             step=step,
             attempt=fence.attempt,
             prompt=fields["in"],
-            history=tuple(attempt.history),
-            entries=tuple(attempt.entries),
-            base_length=attempt.base.length,
+            history=tuple(attempt.history[attempt.hidden :]),
+            entries=tuple(attempt.entries[attempt.hidden :]),
+            base_length=attempt.base.length - attempt.hidden,
             checkpoint=attempt.checkpoint,
-            extras=attempt.turn.head.extras,
+            extras={} if attempt.window is not None else attempt.turn.head.extras,
             lane_id=fence.lane.lane_id,
             state=attempt.state,
             journal=journal,
@@ -319,13 +348,14 @@ class Steps:
                 self._store.accounts,
                 fence,
                 budget=getattr(attempt.adapter, "budget", None),  # of those with the capability
-                options=TurnOptions.from_json(fields.get("op")),
+                options=attempt.options,
                 batch=first,
             ),
             answers=answers_since(fields, first),
             stage=stage,
             emit=publisher.emit,
             scope=attempt.scope,
+            opening=attempt.opening,
         )
 
     def _tail(self, attempt: _Attempt, result: StepResult[Any]) -> tuple[CheckpointRef, list[StoredEntry]]:
@@ -430,6 +460,7 @@ class Steps:
             entries=entries,
             extras=attempt.turn.head.extras if result.extras is None else result.extras,
             record=record,
+            reply=result.reply if attempt.window is not None and attempt.options.is_root else None,
         )
         assert record.checkpoint is not None
         if attempt.fence.lane.is_once:
@@ -508,6 +539,26 @@ class Steps:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+
+
+def whole(attempt: _Attempt, result: StepResult[Any]) -> StepResult[Any]:
+    """A result of a turn that was not shown the history before it, as one of the lane's whole history."""
+    if attempt.window is None:
+        return result
+    hidden = attempt.hidden
+    # Ids of the provider's that the turn left go on from what it was shown, not from the lane's history.
+    extras = {**attempt.turn.head.extras, "live": len(attempt.history) + len(result.appended)}
+    if result.rewritten is None:
+        return replace(result, extras=extras)
+    known = result.entries
+    if known is None:
+        known = [attempt.adapter.describe(message, attempt.fence.turn_id) for message in result.rewritten]
+    return replace(
+        result,
+        rewritten=[*attempt.history[:hidden], *result.rewritten],
+        entries=[*attempt.entries[:hidden], *known],
+        extras={**extras, "live": hidden + len(result.rewritten)},
+    )
 
 
 def _size(entries: Sequence[StoredEntry]) -> int:

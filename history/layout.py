@@ -12,6 +12,7 @@
     <prefix>:{<lane id>}:spent              hash    what all ended turns have spent: r requests, t tool calls, i input
                                                     tokens; b the budget that the conversation was given last
     <prefix>:{<lane id>}:spent:<turn id>    hash    the same of a turn that has a budget, and each charge (below)
+    <prefix>:{<lane id>}:thread             list    messages of the text thread, where an adapter has a text window
     <prefix>:{<lane id>}:events             stream  what happens, live; trimmed
     <prefix>:{<lane id>}:waits              string  the turn that waits for requests, or did last
     <prefix>:{<lane id>}:wake               channel told the id of each new event, or `end:<turn id>` when a turn ends
@@ -22,6 +23,7 @@ Fields of an unfinished turn:
     op          what the caller asked for beside the prompt, see `history.options`
     once        for a turn that keeps no history: for how many seconds after its end the lane's keys live on
     c:<client>  who has submitted it and was not refused
+    th          its request is in the text thread
     b           when its first step began, in milliseconds since 1970
     se          the epoch that it stages for, once it has staged anything
     s<k>, m<k>  what step k staged when it was done, and between its model's answer and its end
@@ -132,6 +134,11 @@ class LaneNames:
         return self.base + "wake"
 
     @property
+    def thread(self) -> str:
+        """The text thread."""
+        return self.base + "thread"
+
+    @property
     def spent(self) -> str:
         """What all ended turns have spent."""
         return self.base + "spent"
@@ -198,7 +205,7 @@ _FORGET = """
 local once = redis.call('HGET', turn, 'once')
 local function forget(epoch)
   if not once then return end
-  for _, key in ipairs({head, turns, events, base .. 'spent', base .. 'epoch:' .. epoch}) do
+  for _, key in ipairs({head, turns, events, base .. 'spent', base .. 'thread', base .. 'epoch:' .. epoch}) do
     redis.call('EXPIRE', key, once)
   end
 end
@@ -325,8 +332,8 @@ return {'ok'}
 )
 
 # ARGV 8: base epoch. 9: base length. 10: new epoch. 11: new length. 12: new digest. 13: extras. 14: record. 15: event.
-# 16: seconds that a replaced epoch is kept. 17, 18, 19: what the turn spent. 20...: encoded entries that were not
-# staged before. Says 'ok' and the turn's number.
+# 16: seconds that a replaced epoch is kept. 17, 18, 19: what the turn spent. 20: the answer for the text
+# thread, empty for none. 21...: encoded entries that were not staged before. Says 'ok' and the turn's number.
 COMMIT = (
     STRICT
     + FENCE
@@ -341,7 +348,7 @@ if old == new then
   kept = redis.call('LLEN', epoch)
   if kept ~= tonumber(ARGV[9]) then return {'damaged', kept} end
 end
-local total = kept + staged + #ARGV - 19
+local total = kept + staged + #ARGV - 20
 if total ~= tonumber(ARGV[11]) then return {'damaged', total} end
 if old == new then
   for from = 0, staged - 1, 1000 do
@@ -360,7 +367,8 @@ end
 -- Where the last step wrote the history anew, what was staged for the epoch before it is of no use.
 local before = redis.call('HGET', turn, 'se')
 if before and before ~= new then redis.call('UNLINK', base .. 'stage:' .. id .. ':' .. before) end
-push(epoch, 20)
+push(epoch, 21)
+if ARGV[20] ~= '' then redis.call('RPUSH', base .. 'thread', ARGV[20]) end
 redis.call('HSET', head, 'v', tonumber(now_at) + 1, 'e', new, 'n', ARGV[11], 'd', ARGV[12], 't', id, 'x', ARGV[13])
 local number = redis.call('HLEN', turns) + 1
 redis.call('HSET', turns, id, number .. '|' .. ARGV[14])

@@ -33,6 +33,11 @@ class TurnOptions:
     scope: Mapping[str, object] = field(default_factory=dict[str, object])
 
     @property
+    def is_root(self) -> bool:
+        """Whether the turn opens with a request of the conversation's user."""
+        return not self.depth and not self.is_brief
+
+    @property
     def is_budgeted(self) -> bool:
         """Whether it holds a budget."""
         return not (self.budget.is_empty and self.conversation_budget.is_empty)

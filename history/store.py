@@ -45,6 +45,7 @@ from laneway.history.lanes import LaneKey
 from laneway.history.layout import LaneNames, conversation_name
 from laneway.history.records import TERMINAL, EventKind, LaneEvent, TurnRecord
 from laneway.history.requests import Answer, StoredRequest, requests_of
+from laneway.history.threads import ThreadMessage, Threads
 
 __all__ = ["Durability", "HistoryStore"]
 
@@ -100,6 +101,7 @@ class HistoryStore:
         self._answer: Any = script(layout.ANSWER)
         self._publish: Any = script(layout.PUBLISH)
         self.accounts = Accounts(redis, run=self._run, ask=_answer, names=self.names)
+        self.threads = Threads(redis, run=self._run, ask=_answer, names=self.names)
         self._forget: Any = script(layout.FORGET_WAITING)
 
     def names(self, lane: LaneKey) -> LaneNames:
@@ -152,7 +154,9 @@ class HistoryStore:
         names, epoch = self.names(lane), 0 if record.checkpoint is None else record.checkpoint.epoch
         bare = replace(record, output=None, error_message=None, attempts=())
         async with self._redis.pipeline(transaction=True) as pipe:
-            pipe.unlink(names.head, names.events, names.turn(record.turn_id), names.epoch(epoch), names.spent)
+            pipe.unlink(
+                names.head, names.events, names.turn(record.turn_id), names.epoch(epoch), names.spent, names.thread
+            )
             pipe.hset(names.turns, record.turn_id, b"%d|%s" % (record.number, bare.to_json()))
             pipe.expire(names.turns, _FORGOTTEN_AFTER)
             await _answer(pipe.execute())
@@ -269,6 +273,7 @@ class HistoryStore:
         entries: Sequence[StoredEntry],
         extras: Mapping[str, object],
         record: TurnRecord,
+        reply: str | None = None,
     ) -> TurnRecord:
         """Move the head to what the turn has staged, and to `entries` after that. On disk when this returns.
 
@@ -279,6 +284,7 @@ class HistoryStore:
             entries: what follows it, not staged before.
             extras: see `Head.extras`.
             record: how the turn ended, without number and checkpoint.
+            reply: the assistant's message, for the text thread.
 
         Returns:
             the record as it is stored.
@@ -301,6 +307,7 @@ class HistoryStore:
             LaneEvent(EventKind.TURN_COMMITTED, fence.turn_id, fence.step, fence.attempt).to_json(),
             self._stage_ttl,
             *_spent(record),
+            "" if reply is None else ThreadMessage("assistant", reply).to_json(),
             *encoded,
         )
         answer, number = await self._run(self._commit, fence, *arguments, on_disk=True)
@@ -356,6 +363,10 @@ class HistoryStore:
         return sorted(
             (TurnRecord.from_stored(name.decode(), blob) for name, blob in stored.items()), key=lambda r: r.number
         )
+
+    async def list_messages(self, lane: LaneKey, window: int) -> list[ThreadMessage]:
+        """The last `window` messages of a lane's text thread; none where `window` is 0 or less."""
+        return await self.threads.list_messages(lane, window)
 
     async def is_pending(self, lane: LaneKey, turn_id: str) -> bool:
         """Whether a turn of that id was submitted and has not ended."""

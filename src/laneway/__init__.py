@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from laneway.history.records import EventKind, LaneEvent, TurnRecord, TurnUsage
     from laneway.history.requests import Answer, PendingRequest, approve, deny, failed
     from laneway.history.scopes import HistoryProcessingSettings
+    from laneway.history.threads import TextWindow
     from laneway.local import LocalStack
     from laneway.settings import Settings
     from laneway.turns import Turn, TurnResult
@@ -83,6 +84,7 @@ _HOMES = {
     "Settings": "laneway.settings",
     "SlidingWindowProcessor": "laneway.history.processors",
     "SummarizationProcessor": "laneway.history.processors",
+    "TextWindow": "laneway.history.threads",
     "Turn": "laneway.turns",
     "TurnRecord": "laneway.history.records",
     "TurnResult": "laneway.turns",
@@ -128,6 +130,7 @@ __all__ = [
     "Settings",
     "SlidingWindowProcessor",
     "SummarizationProcessor",
+    "TextWindow",
     "Turn",
     "TurnRecord",
     "TurnResult",
