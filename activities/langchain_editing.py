@@ -23,6 +23,7 @@ from laneway.activities.langchain_traits import ModelTraits
 from laneway.history.budget import RequestEstimate, UsageCheckpoint, estimate_request
 from laneway.history.editing import EditOutcome, EditRequest, edit_history
 from laneway.history.estimation import estimate_message
+from laneway.history.model_calls import ModelCalls
 from laneway.history.origins import EntryMetadata
 from laneway.history.prefix import release_reasoning
 from laneway.history.scopes import HistoryProcessingInForce
@@ -107,6 +108,7 @@ class NodeRequest:
         history_version: names exactly this history.
         live: index of the first message that came after the history was written anew; 0 where it never was.
         model: what is known of the models that the node asks.
+        calls: through which processors ask models.
     """
 
     messages: Sequence[BaseMessage]
@@ -117,6 +119,7 @@ class NodeRequest:
     history_version: str
     live: int = 0
     model: ModelTraits = field(default_factory=ModelTraits)
+    calls: ModelCalls | None = None
 
     @property
     def current_start(self) -> int | None:
@@ -142,6 +145,7 @@ def request_of(request: NodeRequest, *, owner: object) -> EditRequest[BaseMessag
         run_id=request.turn_id,
         binds_reasoning=request.model.binds_reasoning,
         current_start=request.current_start,
+        calls=request.calls,
     )
 
 

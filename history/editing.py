@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, cast
+from typing import Any, Generic, Literal, Self, cast
 
 from laneway.history.assembly import AssembledHistory, assemble, estimated, settle
 from laneway.history.callbacks import ask_condition, call_processor, callback_name, refuse_reentry
@@ -108,6 +108,15 @@ class EditReceipt:
     epoch_after: int
     released_reasoning: tuple[str, ...] = ()
     calls: tuple[CallReceipt, ...] = ()
+
+    @classmethod
+    def from_values(cls, values: Sequence[Any]) -> Self:
+        """Read what `dataclasses.astuple` gives, after JSON."""
+        make: Any = cls
+        figures, released, *calls = values[:10], values[10], *values[11:]
+        called = tuple(map(CallReceipt.from_values, calls[0])) if calls else ()
+        receipt: Self = make(*figures, tuple(released), called)
+        return receipt
 
     @property
     def is_rewrite(self) -> bool:

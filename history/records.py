@@ -6,11 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from laneway.history.checkpoints import CheckpointRef
 from laneway.history.editing import EditReceipt
-from laneway.history.model_calls import CallReceipt
 from laneway.history.repair import ImportRepair
 
 __all__ = ["EventKind", "LaneEvent", "Outcome", "StepAttempt", "TurnRecord", "TurnTally", "TurnUsage"]
@@ -72,15 +71,7 @@ class TurnTally:
     def from_json(cls, blob: bytes) -> Self:
         """Read what `to_json` gives."""
         usage, edits, noops, skips = json.loads(blob)
-        return cls(TurnUsage(*usage), tuple(map(_receipt, edits)), noops, skips)
-
-
-def _receipt(values: list[Any]) -> EditReceipt:
-    make: Any = EditReceipt
-    figures, released, *calls = values[:10], values[10], *values[11:]
-    called = tuple(map(CallReceipt.from_values, calls[0])) if calls else ()
-    receipt: EditReceipt = make(*figures, tuple(released), called)
-    return receipt
+        return cls(TurnUsage(*usage), tuple(map(EditReceipt.from_values, edits)), noops, skips)
 
 
 @dataclass(frozen=True)
@@ -172,7 +163,7 @@ class TurnRecord:
             started_at=None if started is None else started / 1000,
             ended_at=ended / 1000,
             steps=data["s"],
-            tally=TurnTally(TurnUsage(*data.get("u", ())), tuple(map(_receipt, edits)), noops, skips),
+            tally=TurnTally(TurnUsage(*data.get("u", ())), tuple(map(EditReceipt.from_values, edits)), noops, skips),
             checkpoint=CheckpointRef.parse(data["c"]) if "c" in data else None,
             output=data.get("r"),
             output_in_history=bool(data.get("h")),

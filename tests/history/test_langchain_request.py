@@ -9,10 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from laneway.activities.journal import ToolJournal
+from laneway.activities.langchain_codec import MessageCodec
 from laneway.activities.langchain_editing import NodeRequest, describe, edit, measured, stamped
 from laneway.activities.langchain_messages import LangChainDialect
+from laneway.activities.langchain_recorded import edit_once
 from laneway.activities.langchain_request import continuation_of, live_after, request_form
-from laneway.history.context import HistoryProcessorContext
+from laneway.history.context import HistoryProcessorContext, HistoryProcessorState
 from laneway.history.origins import EntryMetadata, HistoryOrigin
 from laneway.history.scopes import HistoryProcessingInForce
 
@@ -292,6 +295,49 @@ async def test_a_released_answer_stays_the_message_that_it_is() -> None:
     assert outcome.receipt is not None
     assert len(outcome.receipt.released_reasoning) == 1
     assert outcome.messages[1].content == [{"type": "text", "text": "d"}]
+
+
+@pytest.mark.parametrize("kind", ["accepted", "no-op", "skipped"])
+async def test_a_repeated_attempt_finds_the_edit_that_the_first_has_made(kind: str) -> None:
+    """Whatever its processor would answer now: what has finished in the step refers to that history."""
+    kept: dict[str, bytes] = {}
+
+    async def write(key: str, result: bytes) -> bytes | None:
+        held = kept.get(key)
+        kept.setdefault(key, result)
+        return held
+
+    asked: list[int] = []
+
+    def process(ctx: Context) -> list[BaseMessage]:
+        asked.append(len(asked))
+        note = AIMessage(f"note {len(asked)}", additional_kwargs={"at": 1})
+        return [*ctx.messages[:2], HumanMessage(f"note {len(asked)}"), note, ctx.messages[2]]
+
+    def same(ctx: Context) -> list[BaseMessage]:
+        asked.append(len(asked))
+        return ctx.messages if len(asked) == 1 else ctx.messages[-1:]
+
+    def refuse(state: HistoryProcessorState) -> bool:
+        asked.append(len(asked))
+        return False
+
+    condition = refuse if kind == "skipped" else None
+    processing = HistoryProcessingInForce(same if kind == "no-op" else process, condition)
+    messages = [HumanMessage("a", id="1"), AIMessage("b", id="2"), HumanMessage("c", id="3")]
+    request = request_of(messages)
+
+    async def attempt() -> Any:
+        journal = ToolJournal(dict(kept), write)
+        return await edit_once(request, processing, owner=object(), journal=journal, codec=MessageCodec())
+
+    first, second = await attempt(), await attempt()
+    assert first.verdict == second.verdict == kind
+    assert list(second.messages) == list(first.messages)
+    assert list(second.entries) == list(first.entries)
+    assert second.receipt == first.receipt
+    assert second.messages[0] is messages[0]
+    assert len(asked) == 1
 
 
 def test_the_current_prompt_is_the_first_thing_that_the_turns_user_said() -> None:
