@@ -72,6 +72,7 @@ class StepResult(Generic[M]):
         edits, noops, skips: what history processing did, not counting what was staged before.
         requests: what the turn waits for before its next step, whose `StepWork.answers` has the answers. A step that is
             `done` has none.
+        said: what is said on the lane's stream together with what the step writes: what has no need to be said sooner.
     """
 
     appended: Sequence[M]
@@ -88,6 +89,7 @@ class StepResult(Generic[M]):
     noops: int = 0
     skips: int = 0
     requests: Sequence[PendingRequest] = ()
+    said: Sequence[tuple[EventKind, Mapping[str, object]]] = ()
 
 
 @dataclass

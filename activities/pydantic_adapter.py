@@ -289,6 +289,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
     async def _step(
         self, run: AgentRun[DepsT, Any], node: Any, growth: Growth, *, streaming: bool
     ) -> StepResult[ModelMessage]:
+        said: tuple[tuple[EventKind, Mapping[str, object]], ...] = ()
         if not isinstance(node, CallToolsNode):
             await self._edit(run, node, growth)
             before = deepcopy(run.ctx.state.usage)
@@ -298,19 +299,22 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
                 raise told_apart(error) from error
             await growth.work.account.settle(run.usage.input_tokens - before.input_tokens)
             if not streaming and isinstance(node, CallToolsNode) and (text := text_of(node.model_response)):
-                growth.work.emit(EventKind.TEXT_DELTA, {"text": text})
-            result = growth.result(run, node, usage_before=before)
+                said = ((EventKind.TEXT_DELTA, {"text": text}),)
+            result = replace(growth.result(run, node, usage_before=before), said=said)
             if not isinstance(node, CallToolsNode) or runs_tools(run, cast("Any", node)):
                 return result
             if not self._is_plain(run):
                 # Code of the user's comes next: the answer must be safe before it.
+                for kind, data in said:
+                    growth.work.emit(kind, data)
+                said = ()
                 await growth.work.stage(result)
                 growth.is_staged(result, run)
         await growth.work.account.tool_calls(calls_of(run, node))
         allow_deferral(run)
         last: Any = await run.next(cast("Any", node))
         if not is_end(last):
-            return growth.result(run, last)
+            return replace(growth.result(run, last), said=said)
         output: object = last.data.output
         if isinstance(output, DeferredToolRequests):
             return self._wait(run, output, growth)
@@ -321,6 +325,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
             output=None if in_history else self._encode_output(output),
             output_in_history=in_history,
             reply=self._reply(run.ctx.state.message_history, output),
+            said=said,
         )
 
     def _wait(

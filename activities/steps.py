@@ -202,12 +202,14 @@ class Steps:
                     for edit in result.edits:
                         kind = EventKind.HISTORY_REWRITTEN if edit.is_rewrite else EventKind.HISTORY_KEPT
                         publisher.emit(kind, asdict(edit))
-                await publisher.flush()
+                for kind, data in result.said:
+                    publisher.emit(kind, data)
+                events = await publisher.drain()
             if result.done:
-                return await self._commit(request, attempt, result)
+                return await self._commit(request, attempt, result, events)
             if result.requests:
-                return await self._wait(request, attempt, result)
-            return await self._stage(request, attempt, result)
+                return await self._wait(request, attempt, result, events)
+            return await self._stage(request, attempt, result, events)
         except (StaleTurn, ServiceUnavailable, asyncio.CancelledError):
             raise
         except Exception as error:
@@ -397,13 +399,17 @@ class Steps:
             output="null",
         )
 
-    async def _stage(self, request: StepInput, attempt: _Attempt, result: StepResult[Any]) -> StepOutcome:
+    async def _stage(
+        self, request: StepInput, attempt: _Attempt, result: StepResult[Any], events: Sequence[LaneEvent]
+    ) -> StepOutcome:
         after, entries = self._tail(attempt, result)
         value = _staged(_tally(attempt, result), result.state)
-        await self._store.stage(attempt.fence, f"s{request.n}", value, entries=entries, after=after)
+        await self._store.stage(attempt.fence, f"s{request.n}", value, entries=entries, after=after, events=events)
         return StepOutcome("next", attempt.turn.head.version)
 
-    async def _wait(self, request: StepInput, attempt: _Attempt, result: StepResult[Any]) -> StepOutcome:
+    async def _wait(
+        self, request: StepInput, attempt: _Attempt, result: StepResult[Any], events: Sequence[LaneEvent]
+    ) -> StepOutcome:
         after, entries = self._tail(attempt, result)
         now = time.time()
         requests = [StoredRequest(one, request.n, now) for one in result.requests]
@@ -411,7 +417,7 @@ class Steps:
             raise InvalidInput("two requests of a step have the same id: give each `ref` its own")
         value = _staged(_tally(attempt, result), result.state)
         held, _ = await self._store.stage(
-            attempt.fence, f"s{request.n}", value, entries=entries, after=after, requests=requests
+            attempt.fence, f"s{request.n}", value, entries=entries, after=after, requests=requests, events=events
         )
         if held is not None:
             raise StaleTurn(f"step {request.n} of turn {request.t!r} was staged by another attempt")
@@ -443,7 +449,9 @@ class Steps:
             fields[f"r:{asked.id}"] = (standing or asked.default).to_json()
         attempt.turn = replace(attempt.turn, fields=fields)
 
-    async def _commit(self, request: StepInput, attempt: _Attempt, result: StepResult[Any]) -> StepOutcome:
+    async def _commit(
+        self, request: StepInput, attempt: _Attempt, result: StepResult[Any], events: Sequence[LaneEvent]
+    ) -> StepOutcome:
         after, entries = self._tail(attempt, result)
         blob = attempt.turn.fields["in"]
         record = replace(
@@ -461,6 +469,7 @@ class Steps:
             extras=attempt.turn.head.extras if result.extras is None else result.extras,
             record=record,
             reply=result.reply if attempt.window is not None and attempt.options.is_root else None,
+            events=events,
         )
         assert record.checkpoint is not None
         if attempt.fence.lane.is_once:

@@ -29,22 +29,21 @@ PROMPT = "Say what you know of this.".ljust(40, ".")
 TOOLS = ("look_up", "measure")
 
 _VOCABULARY_SIZE = 4000
-_KEPT_REPLIES = 64
+_KEPT_REPLIES = 32
 _TOKENS: Any = {"input_tokens": 500, "output_tokens": 500}
-
-
-def words(count_bytes: int, chance: random.Random) -> str:
-    """Text of about so many bytes, cut to them."""
-    letters = "etaoinshrdlucmfw"
-    vocabulary = ["".join(chance.choices(letters, k=2 + at // 500)) for at in range(_VOCABULARY_SIZE)]
-    weights = [1 / (at + 10) for at in range(_VOCABULARY_SIZE)]
-    return " ".join(chance.choices(vocabulary, weights, k=count_bytes // 3))[:count_bytes]
 
 
 def replies(size_bytes: int = REPLY_BYTES) -> Iterator[str]:
     """Replies without end. They are made beforehand: writing one takes a millisecond, which is not to be measured."""
     chance = random.Random(7)
-    return itertools.cycle([words(size_bytes, chance) for _ in range(_KEPT_REPLIES)])
+    letters = "etaoinshrdlucmfw"
+    vocabulary = ["".join(chance.choices(letters, k=2 + at // 500)) for at in range(_VOCABULARY_SIZE)]
+    weights = list(itertools.accumulate(1 / (at + 10) for at in range(_VOCABULARY_SIZE)))
+
+    def words() -> str:
+        return " ".join(chance.choices(vocabulary, cum_weights=weights, k=size_bytes // 3))[:size_bytes]
+
+    return itertools.cycle([words() for _ in range(_KEPT_REPLIES)])
 
 
 # Pydantic AI --------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
     <prefix>:waiting                        zset    the same texts, of lanes that have or had a turn that waits for
                                                     requests, by when it began to
     <prefix>:{<lane id>}:head               hash    v version, e epoch, n length, d digest, t last turn, x extras (JSON)
+                                                    and w, where on the stream the last turns ended
     <prefix>:{<lane id>}:epoch:<e>          list    entries, append-only; a checkpoint is a prefix of it
     <prefix>:{<lane id>}:turn:<turn id>     hash    an unfinished turn: its input and what it has staged (below)
     <prefix>:{<lane id>}:stage:<turn id>:<e> list   entries that the turn has staged for epoch e
@@ -13,9 +14,10 @@
                                                     tokens; b the budget that the conversation was given last
     <prefix>:{<lane id>}:spent:<turn id>    hash    the same of a turn that has a budget, and each charge (below)
     <prefix>:{<lane id>}:thread             list    messages of the text thread, where an adapter has a text window
-    <prefix>:{<lane id>}:events             stream  what happens, live; trimmed
+    <prefix>:{<lane id>}:events             stream  what happens, live, and did in the last turns; trimmed
     <prefix>:{<lane id>}:waits              string  the turn that waits for requests, or did last
-    <prefix>:{<lane id>}:wake               channel told the id of each new event, or `end:<turn id>` when a turn ends
+    <prefix>:{<lane id>}:wake               channel told the id of each new event, or when a turn ends `end:<turn id>`,
+                                                    a line break and the turn's record as it is stored
 
 Fields of an unfinished turn:
 
@@ -164,6 +166,9 @@ class LaneNames:
 # would go on.
 STRICT = "#!lua\n"
 
+# Of how many turns before the newest one the stream keeps what happened.
+_TURNS_ON_STREAM = 8
+
 # KEYS are head, turn, turns, events everywhere; ARGV begins with base name, turn id, step, attempt, head version
 # (empty where the caller does not know it yet), events' greatest length, stage's time to live in seconds.
 FENCE = """
@@ -179,6 +184,7 @@ if begun > attempt then return {'replaced', begun} end
 local function say(event, word)
   local entry = redis.call('XADD', events, 'MAXLEN', '~', maxlen, '*', 'e', event)
   redis.call('PUBLISH', base .. 'wake', word or entry)
+  return entry
 end
 local function push(key, first)
   for from = first, #ARGV, 1000 do
@@ -333,7 +339,8 @@ return {'ok'}
 
 # ARGV 8: base epoch. 9: base length. 10: new epoch. 11: new length. 12: new digest. 13: extras. 14: record. 15: event.
 # 16: seconds that a replaced epoch is kept. 17, 18, 19: what the turn spent. 20: the answer for the text
-# thread, empty for none. 21...: encoded entries that were not staged before. Says 'ok' and the turn's number.
+# thread, empty for none. 21: how many events come before the one that ends the turn; they follow. The rest: encoded
+# entries that were not staged before. Says 'ok' and the turn's number.
 COMMIT = (
     STRICT
     + FENCE
@@ -348,7 +355,8 @@ if old == new then
   kept = redis.call('LLEN', epoch)
   if kept ~= tonumber(ARGV[9]) then return {'damaged', kept} end
 end
-local total = kept + staged + #ARGV - 20
+local first = 22 + tonumber(ARGV[21])
+local total = kept + staged + #ARGV - first + 1
 if total ~= tonumber(ARGV[11]) then return {'damaged', total} end
 if old == new then
   for from = 0, staged - 1, 1000 do
@@ -367,7 +375,7 @@ end
 -- Where the last step wrote the history anew, what was staged for the epoch before it is of no use.
 local before = redis.call('HGET', turn, 'se')
 if before and before ~= new then redis.call('UNLINK', base .. 'stage:' .. id .. ':' .. before) end
-push(epoch, 21)
+push(epoch, first)
 if ARGV[20] ~= '' then redis.call('RPUSH', base .. 'thread', ARGV[20]) end
 redis.call('HSET', head, 'v', tonumber(now_at) + 1, 'e', new, 'n', ARGV[11], 'd', ARGV[12], 't', id, 'x', ARGV[13])
 local number = redis.call('HLEN', turns) + 1
@@ -375,7 +383,20 @@ redis.call('HSET', turns, id, number .. '|' .. ARGV[14])
 count_spent(17)
 redis.call('UNLINK', turn)
 if redis.call('GET', base .. 'waits') == id then redis.call('UNLINK', base .. 'waits') end
-say(ARGV[15], 'end:' .. id)
+for at = 22, first - 1 do say(ARGV[at]) end
+local last = say(ARGV[15], 'end:' .. id .. '\\n' .. number .. '|' .. ARGV[14])
+-- The events of older turns are let go: what they said is in the history.
+local ends = redis.call('HGET', head, 'w')
+ends = ends and (ends .. ' ' .. last) or last
+local _, kept_turns = string.gsub(ends, '%S+', '')
+if kept_turns > """
+    + str(_TURNS_ON_STREAM)
+    + """ then
+  local oldest, rest = string.match(ends, '^(%S+) (.*)$')
+  redis.call('XTRIM', events, 'MINID', oldest)
+  ends = rest
+end
+redis.call('HSET', head, 'w', ends)
 forget(new)
 return {'ok', number}
 """
@@ -396,7 +417,7 @@ redis.call('UNLINK', turn)
 if redis.call('GET', base .. 'waits') == id then redis.call('UNLINK', base .. 'waits') end
 local number = redis.call('HLEN', turns) + 1
 redis.call('HSET', turns, id, number .. '|' .. ARGV[8])
-say(ARGV[9], 'end:' .. id)
+say(ARGV[9], 'end:' .. id .. '\\n' .. number .. '|' .. ARGV[8])
 forget('0')
 return {'ok', number}
 """

@@ -215,8 +215,9 @@ class HistoryStore:
         entries: Sequence[StoredEntry] = (),
         after: CheckpointRef | None = None,
         requests: Sequence[StoredRequest] = (),
+        events: Sequence[LaneEvent] = (),
     ) -> tuple[bytes | None, CheckpointRef | None]:
-        """Write apart from the head: a field of the turn, and entries that follow `after` together with it.
+        """Write apart from the head: a field of the turn, entries that follow `after`, and `events` on the stream.
 
         Where the turn is to wait for `requests`, it is kept without an end, and on disk when this returns.
 
@@ -235,8 +236,8 @@ class HistoryStore:
             fields += (f"q:{one.request.id}", one.to_json())
         if requests:
             fields += (f"w{fence.step}", json.dumps([one.request.id for one in requests]))
-        events = [_pending_event(fence, one) for one in requests]
-        arguments = (name, value, epoch, len(fields) // 2, *fields, len(events), *events, *encoded)
+        said = [*(event.to_json() for event in events), *(_pending_event(fence, one) for one in requests)]
+        arguments = (name, value, epoch, len(fields) // 2, *fields, len(said), *said, *encoded)
         answer, *rest = await self._run(self._stage, fence, *arguments, on_disk=bool(requests))
         if answer == layout.Answer.EXISTS:
             return cast("bytes", rest[0]), after
@@ -274,6 +275,7 @@ class HistoryStore:
         extras: Mapping[str, object],
         record: TurnRecord,
         reply: str | None = None,
+        events: Sequence[LaneEvent] = (),
     ) -> TurnRecord:
         """Move the head to what the turn has staged, and to `entries` after that. On disk when this returns.
 
@@ -285,6 +287,7 @@ class HistoryStore:
             extras: see `Head.extras`.
             record: how the turn ended, without number and checkpoint.
             reply: the assistant's message, for the text thread.
+            events: said before the one that ends the turn.
 
         Returns:
             the record as it is stored.
@@ -308,6 +311,8 @@ class HistoryStore:
             self._stage_ttl,
             *_spent(record),
             "" if reply is None else ThreadMessage("assistant", reply).to_json(),
+            len(events),
+            *(event.to_json() for event in events),
             *encoded,
         )
         answer, number = await self._run(self._commit, fence, *arguments, on_disk=True)

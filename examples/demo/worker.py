@@ -18,6 +18,7 @@ from unittest.mock import patch
 import laneway.worker
 from laneway.history.checkpoints import CheckpointRef, StoredEntry
 from laneway.history.heads import Fence
+from laneway.history.records import LaneEvent
 from laneway.history.requests import StoredRequest
 from laneway.history.store import HistoryStore
 from laneway.local import find_running
@@ -42,8 +43,11 @@ def _watched_store(scratch: Scratch) -> type[HistoryStore]:
             entries: Sequence[StoredEntry] = (),
             after: CheckpointRef | None = None,
             requests: Sequence[StoredRequest] = (),
+            events: Sequence[LaneEvent] = (),
         ) -> tuple[bytes | None, CheckpointRef | None]:
-            staged = await super().stage(fence, name, value, entries=entries, after=after, requests=requests)
+            staged = await super().stage(
+                fence, name, value, entries=entries, after=after, requests=requests, events=events
+            )
             if name.startswith("j"):
                 ledger.write(LineKind.TOOL_KEPT, turn=fence.turn_id, call=name)
             messages = [json.loads(entry.payload) for entry in entries]

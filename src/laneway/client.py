@@ -364,6 +364,7 @@ class LanewayClient:
             if lane.lane_id not in self._registered and not lane.is_once:
                 await self.store.register(lane)
                 self._registered.add(lane.lane_id)
+            watcher = self.watch.heard(self.store.names(lane).wake, turn_id)
             known = await self.store.put_input(
                 lane,
                 turn_id,
@@ -374,10 +375,11 @@ class LanewayClient:
             )
             if isinstance(known, TurnRecord):
                 return Turn(self, lane, turn_id)
-            await self._accept(lane, queued)
-        return Turn(self, lane, turn_id, since=known)
+            receipt = await self._accept(lane, queued)
+        # A turn that was accepted before may have ended before it was listened for.
+        return Turn(self, lane, turn_id, since=known, watcher=watcher if receipt.s == "new" else None)
 
-    async def _accept(self, lane: LaneKey, turn: QueuedTurn) -> None:
+    async def _accept(self, lane: LaneKey, turn: QueuedTurn) -> SubmitReceipt:
         try:
             receipt = await self._update(lane, turn)
         except WorkflowUpdateFailedError as error:
@@ -386,8 +388,7 @@ class LanewayClient:
                 if cause.details and await self.store.record(lane, str(cause.details[0])) is not None:
                     # The turn before it has ended, and its lane is about to hear of it.
                     await asyncio.sleep(_PAUSE_SECONDS)
-                    await self._accept(lane, turn)
-                    return
+                    return await self._accept(lane, turn)
                 await self.store.drop_input(lane, turn.id, claim=self._claim)
                 raise LaneBusy(
                     f"the lane of conversation {lane.conversation!r} with agent {lane.agent!r} did not accept turn "
@@ -396,6 +397,7 @@ class LanewayClient:
             raise ServiceUnavailable(f"the lane did not accept turn {turn.id!r}: {cause}") from error
         if receipt.s == "conflict":
             raise TurnConflict(f"turn id {turn.id!r} was used with another prompt: give this prompt an id of its own")
+        return receipt
 
     async def _update(self, lane: LaneKey, turn: QueuedTurn) -> SubmitReceipt:
         """Have the lane's workflow take the turn, through what passes by itself."""

@@ -16,6 +16,7 @@ from laneway.history.requests import result as as_result
 
 if TYPE_CHECKING:
     from laneway.client import LanewayClient
+    from laneway.watch import Watcher
 
 __all__ = ["MISSING", "CancelOutcome", "Turn", "TurnResult"]
 
@@ -58,9 +59,13 @@ class Turn:
         lane: its lane.
     """
 
-    def __init__(self, client: LanewayClient, lane: LaneKey, turn_id: str, *, since: str = "0-0") -> None:
+    def __init__(
+        self, client: LanewayClient, lane: LaneKey, turn_id: str, *, since: str = "0-0", watcher: Watcher | None = None
+    ) -> None:
         self._client = client
         self._since = since
+        # Has listened since before the turn was accepted, so it has missed nothing.
+        self._watcher = watcher
         self.lane = lane
         self.turn_id = turn_id
 
@@ -70,6 +75,11 @@ class Turn:
     async def record(self) -> TurnRecord:
         """Wait for the turn to end, and say how it did: committed, failed or cancelled."""
         store = self._client.store
+        if (watcher := self._watcher) is not None:
+            await watcher.wait()
+            if watcher.ended is not None:
+                return TurnRecord.from_stored(self.turn_id, watcher.ended)
+            self._watcher = None  # it may have missed something
         if (record := await store.record(self.lane, self.turn_id)) is not None:
             return record
         async with self._client.watch.watching(store.names(self.lane).wake, self.turn_id) as watcher:

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakSet
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
@@ -24,13 +25,16 @@ class Watcher:
 
     Attributes:
         turn_id: news of this turn's end only; None for any news.
+        ended: that turn's record as it is stored, where the news was that it has ended.
     """
 
     turn_id: str | None
+    ended: bytes | None = None
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def tell(self) -> None:
+    def tell(self, ended: bytes | None = None) -> None:
         """Say that there is news."""
+        self.ended = ended or self.ended
         self._news.set()
 
     async def wait(self, seconds: float = 30.0) -> None:
@@ -38,12 +42,13 @@ class Watcher:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._news.wait()
-        self._news.clear()
+        if self.ended is None:
+            self._news.clear()
 
 
 @dataclass(eq=False)
 class _Lane:
-    watchers: set[Watcher] = field(default_factory=set[Watcher])
+    watchers: WeakSet[Watcher] = field(default_factory=WeakSet[Watcher])
     subscribed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -69,6 +74,15 @@ class LaneWatch:
         if self._pubsub is not None:
             with suppress(RedisError, OSError):
                 await self._pubsub.aclose()
+
+    def heard(self, channel: str, turn_id: str) -> Watcher | None:
+        """Hear of a turn's end from now on, while the watcher is held; None where the lane is not listened to."""
+        lane = self._lanes.get(channel)
+        if lane is None or not lane.subscribed.is_set():
+            return None
+        self._lanes.move_to_end(channel)
+        lane.watchers.add(watcher := Watcher(turn_id))
+        return watcher
 
     @asynccontextmanager
     async def watching(self, channel: str, turn_id: str | None = None) -> AsyncGenerator[Watcher]:
@@ -133,15 +147,17 @@ class LaneWatch:
                 continue
             if message["type"] == "subscribe":
                 lane.subscribed.set()
-                self._tell(lane, "")
+                self._tell(lane, b"")
             elif message["type"] == "message":
-                self._tell(lane, message["data"].decode())
+                self._tell(lane, message["data"])
 
-    def _tell(self, lane: _Lane, word: str) -> None:
-        ended = word.removeprefix("end:") if word.startswith("end:") else None
-        for watcher in lane.watchers:
-            if watcher.turn_id is None or not word or watcher.turn_id == ended:
+    def _tell(self, lane: _Lane, word: bytes) -> None:
+        turn, _, record = word.removeprefix(b"end:").partition(b"\n") if word.startswith(b"end:") else (b"", b"", b"")
+        for watcher in list(lane.watchers):
+            if watcher.turn_id is None or not word:
                 watcher.tell()
+            elif watcher.turn_id == turn.decode():
+                watcher.tell(record)
 
     async def _reconnect(self) -> None:
         """Subscribe to all lanes anew, however long that takes: a listener without a connection would hear nothing."""
@@ -156,4 +172,4 @@ class LaneWatch:
                 continue
             break
         for lane in self._lanes.values():
-            self._tell(lane, "")
+            self._tell(lane, b"")

@@ -7,18 +7,22 @@ from pathlib import Path
 
 import pytest
 from temporalio.client import WorkflowHistory
-from temporalio.worker import Replayer
+from temporalio.worker import Replayer, WorkflowRunner
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from laneway.worker import workflow_runner
 from laneway.workflows.lane import LaneWorkflow
 
 HISTORIES = sorted((Path(__file__).parent / "histories").glob("*.json"))
+# Workers do without the sandbox; here it stops whatever is not deterministic.
+SANDBOX = SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules("laneway"))
 
 
+@pytest.mark.parametrize("runner", [workflow_runner(), SANDBOX], ids=["as workers do", "in the sandbox"])
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
-async def test_a_recorded_history_replays(path: Path):
+async def test_a_recorded_history_replays(path: Path, runner: WorkflowRunner):
     history = WorkflowHistory.from_json("lane", path.read_text())
-    await Replayer(workflows=[LaneWorkflow], workflow_runner=workflow_runner()).replay_workflow(history)
+    await Replayer(workflows=[LaneWorkflow], workflow_runner=runner).replay_workflow(history)
 
 
 def test_each_shape_has_all_scenes():
