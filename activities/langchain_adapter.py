@@ -7,11 +7,12 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from base64 import b64decode
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
@@ -22,20 +23,26 @@ from langgraph.graph.state import CompiledStateGraph, StateGraph
 from laneway.activities.adapter import Capability, RetryPolicy, StepResult, StepWork
 from laneway.activities.langchain_codec import MessageCodec
 from laneway.activities.langchain_contract import contract_of
+from laneway.activities.langchain_editing import describe
 from laneway.activities.langchain_graphs import Graph, all_graphs, compiled, models_of_nodes, response_types
+from laneway.activities.langchain_import import read_import, stored_import
 from laneway.activities.langchain_models import stop_sdk_retries
 from laneway.activities.langchain_output import OutputFinder
 from laneway.activities.langchain_prompt import GraphPrompt
 from laneway.activities.langchain_state import StateCodec
 from laneway.activities.langchain_step import LaneGraph, Position, Superstep
-from laneway.errors import ConfigurationError, InvalidInput
-from laneway.history.origins import EntryMetadata, HistoryOrigin, OriginKind
+from laneway.activities.langchain_summary import LangChainText
+from laneway.activities.langchain_traits import traits_of
+from laneway.errors import ConfigurationError
+from laneway.history.callbacks import callback_name
+from laneway.history.context import HistoryProcessor, HistoryProcessorCondition
+from laneway.history.origins import EntryMetadata
+from laneway.history.processors import compose
 from laneway.history.repair import ImportRepair
+from laneway.history.scopes import HistoryProcessingSettings, in_force
 from laneway.langgraph_serde import Leaves, strict_serializer
 
-__all__ = ["LangChainAdapter"]
-
-_KINDS: Final[Mapping[str, OriginKind]] = {"system": "system", "human": "user", "tool": "tool", "function": "tool"}
+__all__ = ["LangChainAdapter", "LangChainText"]
 
 
 class LangChainAdapter:
@@ -59,11 +66,13 @@ class LangChainAdapter:
         retry_policy: how model requests that failed on their way are retried. The provider SDKs' own retries are
             switched off for them, since they pay twice for an answer that was cut.
         stream: whether model requests are streamed, so that text is seen as it comes; by default they are.
+        history_processor: edits the history before every model node; several run in order. See docs/history.md.
+        history_processor_condition: says before each model node whether it does; always, where there is none.
 
     Raises:
         ConfigurationError: `graph` is no graph, or is compiled with a checkpointer or with breakpoints; there is no
             channel `messages_key` or `output_key`, or no node of a name in `model_nodes`; both `context` and
-            `context_factory` are given.
+            `context_factory` are given; or there is a condition and no processor.
     """
 
     shortname = "langchain"
@@ -82,6 +91,8 @@ class LangChainAdapter:
         contract: Mapping[str, object] | None = None,
         retry_policy: RetryPolicy | None = None,
         stream: bool | None = None,
+        history_processor: HistoryProcessor[BaseMessage] | Sequence[HistoryProcessor[BaseMessage]] | None = None,
+        history_processor_condition: HistoryProcessorCondition | None = None,
     ) -> None:
         self.graph = compiled(graph)
         for argument, channel in (("messages_key", messages_key), ("output_key", output_key)):
@@ -95,7 +106,14 @@ class LangChainAdapter:
                 )
         if context is not None and context_factory is not None:
             raise ConfigurationError("LangChainAdapter takes `context` or `context_factory`, not both")
-        self.model_nodes = self._check_model_nodes(model_nodes)
+        models = models_of_nodes(self.graph)
+        self.model_nodes = self._check_model_nodes(models if model_nodes is None else model_nodes)
+        # Several run as one, in order.
+        processor = compose(*history_processor) if isinstance(history_processor, Sequence) else history_processor
+        self.processing = HistoryProcessingSettings(processor, history_processor_condition)
+        in_force([self.processing])
+        if processor is not None:
+            self._check_processor(processor)
         self._context = context
         self._context_factory = context_factory
         self._contract = contract
@@ -109,19 +127,34 @@ class LangChainAdapter:
             serde=serde,
             output=OutputFinder(output_key, response_types(self.graph)),
             stream=stream is not False,
+            models={node: traits_of(one.model for one in models.get(node, ())) for node in sorted(self.model_nodes)},
+            processing=self.processing,
+            owner=self,
         )
 
-    def _check_model_nodes(self, names: Sequence[str] | None) -> frozenset[str]:
+    def _check_model_nodes(self, names: Iterable[str]) -> frozenset[str]:
         nodes = [name for name in self.graph.nodes if not name.startswith("__")]
-        if names is None:
-            return frozenset(models_of_nodes(self.graph))
-        for name in (names,) if isinstance(names, str) else names:
+        names = frozenset((names,) if isinstance(names, str) else names)
+        for name in sorted(names):
             if name not in nodes:
                 raise ConfigurationError(
                     f"the graph {self.graph.name!r} has no node {name!r} to be one of model_nodes; its nodes are: "
                     f"{', '.join(nodes)}"
                 )
-        return frozenset((names,) if isinstance(names, str) else names)
+        return names
+
+    def _check_processor(self, processor: HistoryProcessor[BaseMessage]) -> None:
+        if not self.model_nodes:
+            raise ConfigurationError(
+                f"no model is found in the nodes of the graph {self.graph.name!r}, so that {callback_name(processor)} "
+                "would edit nothing: name the nodes that ask one with model_nodes"
+            )
+        warnings.warn(
+            f"the history processor {callback_name(processor)} rewrites what a provider may have cached: requests "
+            "after an edit can cost more",
+            UserWarning,
+            stacklevel=3,
+        )
 
     def _types(self, allowed: Iterable[type | tuple[str, str]]) -> list[type | tuple[str, str]]:
         """The types of the application's own that state may hold: named by itself, or by the schemas of its graphs."""
@@ -134,7 +167,7 @@ class LangChainAdapter:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return frozenset({"streaming"})
+        return frozenset({"history_processing", "streaming"})
 
     @property
     def retry_policy(self) -> RetryPolicy:
@@ -166,16 +199,17 @@ class LangChainAdapter:
         return self._codec.decode(payload)
 
     def describe(self, message: BaseMessage, turn_id: str) -> EntryMetadata:
-        return EntryMetadata((HistoryOrigin(_KINDS.get(message.type, "model"), run_id=turn_id),))
+        return describe(message, turn_id)
 
     def encode_import(self, messages: object, *, repair: bool) -> bytes:
-        raise InvalidInput("histories cannot be imported into lanes of graphs yet")
+        return stored_import(messages, repair=repair, codec=self._codec)
 
     def decode_import(self, blob: bytes, turn_id: str) -> tuple[Sequence[BaseMessage], Sequence[EntryMetadata]]:
-        raise InvalidInput("histories cannot be imported into lanes of graphs yet")
+        messages, _ = read_import(blob, self._codec)
+        return messages, [describe(one, turn_id, source="import") for one in messages]
 
     def repairs_of(self, blob: bytes) -> Sequence[ImportRepair]:
-        return ()
+        return read_import(blob, self._codec)[1]
 
     def state_of(self, messages: Sequence[BaseMessage], extras: Mapping[str, object]) -> Mapping[str, object]:
         """A lane's committed graph state: the values of the graph's channels, messages among them."""

@@ -1,47 +1,102 @@
-"""How a lane's history grows in one step of a graph: by what follows it, or by being written anew."""
+"""The lane's history as a graph holds it for one step, and what the graph makes of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 from uuid import NAMESPACE_OID, uuid5
 
-from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage
+from langchain_core.messages import BaseMessage, RemoveMessage
 
 from laneway.activities.langchain_codec import detached
+from laneway.activities.langchain_editing import describe
+from laneway.activities.langchain_messages import response_id_of
+from laneway.activities.langchain_request import request_form
 from laneway.activities.retries import SerializationFailed
+from laneway.history.origins import EntryMetadata
 
-__all__ = ["Grown", "grown", "without_response_ids"]
-
-_RESPONSE = "resp_"
+__all__ = ["History", "Shown", "grown", "shown"]
 
 
 @dataclass(frozen=True)
-class Grown:
-    """A history after a step.
+class History:
+    """A history, as it is stored.
 
     Attributes:
-        messages: the messages: stored ones as they are stored.
-        sources: for each, its index in the history before the step; None for a new one.
-        kept: whether it only grew: then what is new is all after what was there.
+        messages: the messages.
+        entries: what is known of each.
+    """
+
+    messages: Sequence[BaseMessage]
+    entries: Sequence[EntryMetadata]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A history as a graph holds it.
+
+    Attributes:
+        messages: copies, which nodes may do with as they like.
+        sources: for each, its place in the history; None for one that is sent and not stored.
+        pristine: what each of them was.
     """
 
     messages: Sequence[BaseMessage]
     sources: Sequence[int | None]
-    kept: bool
+    pristine: Sequence[BaseMessage]
+
+
+def shown(history: Sequence[BaseMessage], *, live: int, asks: bool) -> Shown:
+    """A history for a graph to hold.
+
+    Args:
+        history: the messages as they are stored.
+        live: index of the first message that came after the history was written anew: what a provider remembers from
+            before it is not gone on from.
+        asks: whether a model is asked with it next: then it is made what a provider takes.
+    """
+    copies = [detached(message) for message in history]
+    if not asks:
+        for copy in copies[:live]:
+            if response_id_of(copy) is not None:
+                metadata = copy.response_metadata
+                copy.response_metadata = {key: value for key, value in metadata.items() if key != "id"}
+        changed = [response_id_of(message) is not None for message in history[:live]]
+        pristine = [
+            detached(copy) if place < live and changed[place] else message
+            for place, (copy, message) in enumerate(zip(copies, history, strict=True))
+        ]
+        return Shown(copies, range(len(copies)), pristine)
+    form = request_form(copies, live=live)
+    if not form.repairs:
+        return Shown(copies, range(len(copies)), history)
+    sources: list[int | None] = []
+    given: list[BaseMessage] = []
+    place = 0
+    for message in form.messages:
+        # A copy that differs keeps its id; what is sent besides has one of its own.
+        if place < len(copies) and message.id == copies[place].id:
+            sources.append(place)
+            given.append(history[place] if message is copies[place] else detached(message))
+            place += 1
+        else:
+            sources.append(None)
+            given.append(detached(message))
+    return Shown(form.messages, sources, given)
 
 
 def grown(
-    stored: Sequence[BaseMessage], given: Sequence[BaseMessage], value: object, *, channel: str, name: str
-) -> Grown:
-    """What the value of the channel of messages makes of a history.
+    before: History, given: Shown, value: object, *, channel: str, turn_id: str, name: str
+) -> tuple[History, bool]:
+    """What the value of the channel of messages makes of a history, and whether it only grew.
 
     Args:
-        stored: the history.
-        given: its messages as the graph was given them.
+        before: the history.
+        given: as the graph was given it.
         value: the channel's value now.
         channel: the channel, for the error.
+        turn_id: the turn that new messages are of.
         name: what new messages without an id are named after.
 
     Raises:
@@ -52,9 +107,10 @@ def grown(
             f"channel {channel!r} holds a {type(value).__name__}, and not a list of messages: annotate it with "
             "add_messages"
         )
-    places = {id(message): place for place, message in enumerate(given)}
-    named = {message.id: place for place, message in enumerate(given) if message.id is not None}
+    places = {id(message): place for place, message in enumerate(given.messages)}
+    named = {message.id: place for place, message in enumerate(given.messages) if message.id is not None}
     messages: list[BaseMessage] = []
+    entries: list[EntryMetadata] = []
     sources: list[int | None] = []
     for index, message in enumerate(cast("list[object]", value)):
         if not isinstance(message, BaseMessage) or isinstance(message, RemoveMessage):
@@ -63,28 +119,19 @@ def grown(
                 "it with add_messages, which turns what it is given into messages"
             )
         place = places.get(id(message), named.get(message.id or ""))
-        if place is not None and message == given[place]:
-            messages.append(stored[place])
-            sources.append(place)
+        if place is not None and message == given.pristine[place]:
+            source = given.sources[place]
+            if source is not None:
+                messages.append(before.messages[source])
+                entries.append(before.entries[source])
+                sources.append(source)
             continue
         own = detached(message)
         if own.id is None:
             own.id = str(uuid5(NAMESPACE_OID, f"{name}/{index}"))
         messages.append(own)
+        entries.append(describe(own, turn_id))
         sources.append(None)
-    kept = sources[: len(stored)] == list(range(len(stored))) and not any(
-        source is not None for source in sources[len(stored) :]
-    )
-    return Grown(messages, sources, kept)
-
-
-def without_response_ids(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Copies of messages that a provider's own memory does not go on from: what it remembers is no longer so."""
-    copies: list[BaseMessage] = []
-    for message in messages:
-        copy = detached(message)
-        metadata: Mapping[str, object] = copy.response_metadata
-        if isinstance(copy, AIMessage) and str(metadata.get("id", "")).startswith(_RESPONSE):
-            copy.response_metadata = {key: value for key, value in metadata.items() if key != "id"}
-        copies.append(copy)
-    return copies
+    length = len(before.messages)
+    kept = sources[:length] == list(range(length)) and all(source is None for source in sources[length:])
+    return History(messages, entries), kept

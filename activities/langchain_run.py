@@ -91,7 +91,14 @@ class _RunValue(LastValue[Any]):
 
 
 async def run_graph(
-    graph: Graph, given: object, config: Mapping[str, Any], listener: StepListener, *, stream: bool, context: object
+    graph: Graph,
+    given: object,
+    config: Mapping[str, Any],
+    listener: StepListener,
+    *,
+    resumes: bool,
+    stream: bool,
+    context: object,
 ) -> None:
     """Run a graph up to its next node.
 
@@ -100,12 +107,13 @@ async def run_graph(
         given: the input; None to run the nodes that are next.
         config: LangChain's configuration.
         listener: hears what happens.
+        resumes: with no input, whether subgraphs go on from where they were stopped.
         stream: whether models are to stream their answers.
         context: LangGraph's runtime context.
     """
     configurable = dict(config.get("configurable") or {})
     if given is None:
-        configurable[CONFIG_KEY_RESUMING] = False
+        configurable[CONFIG_KEY_RESUMING] = resumes
     callbacks: Any = config.get("callbacks")
     if callbacks is None or isinstance(callbacks, list):
         callbacks = [*cast("list[object]", callbacks or []), listener]

@@ -73,17 +73,7 @@ class StateCodec(Codec):
         super().__init__(serde, owner="LangChainAdapter")
         self._growing = growing
         self._known: dict[bytes, bytes] = {}
-        self.history = history
-
-    @property
-    def history(self) -> Sequence[BaseMessage]:
-        """The messages that values may hold."""
-        return self._history
-
-    @history.setter
-    def history(self, history: Sequence[BaseMessage]) -> None:
         self._history = history
-        self._places = {id(message): index for index, message in enumerate(history)}
         self._named = {message.id: index for index, message in enumerate(history) if message.id is not None}
 
     # Spaces -----------------------------------------------------------------------------------------------------------
@@ -165,11 +155,9 @@ class StateCodec(Codec):
     # Messages ---------------------------------------------------------------------------------------------------------
 
     def _message(self, message: Any, references: list[bytes], parts: dict[bytes, Node]) -> object:
-        place = self._places.get(id(message))
-        if place is None:
-            place = self._named.get(message.id)
-            if place is None or self._history[place] != message:
-                return super()._message(message, references, parts)
+        place = self._named.get(message.id)
+        if place is None or self._history[place] != message:
+            return super()._message(message, references, parts)
         return ormsgpack.Ext(_IN_HISTORY, packb(place))
 
     def _revive(

@@ -23,15 +23,19 @@ from langgraph.types import StateSnapshot
 from laneway.activities.adapter import StepResult, StepWork
 from laneway.activities.langchain_checkpoint import ROOT, StepSaver, checkpoint_name
 from laneway.activities.langchain_codec import detached
+from laneway.activities.langchain_editing import NodeRequest, edit
 from laneway.activities.langchain_graphs import Graph
-from laneway.activities.langchain_growth import Grown, grown, without_response_ids
+from laneway.activities.langchain_growth import History, grown, shown
 from laneway.activities.langchain_models import told_apart
 from laneway.activities.langchain_output import OutputFinder
 from laneway.activities.langchain_prompt import GraphInput
 from laneway.activities.langchain_run import UNSEEN, StepListener, borrowed, run_graph, run_values
 from laneway.activities.langchain_state import Saved, Spaces, StateCodec
-from laneway.errors import ConfigurationError
+from laneway.activities.langchain_traits import ModelTraits
+from laneway.activities.langchain_waiting import requests_of, resume_with
+from laneway.history.editing import EditOutcome
 from laneway.history.records import TurnUsage
+from laneway.history.scopes import HistoryProcessingSettings, in_force
 from laneway.langgraph_encoder import Snapshot
 from laneway.langgraph_records import packb, unpackb
 
@@ -53,6 +57,9 @@ class LaneGraph:
         serde: what stores its state.
         output: says what a turn comes to.
         stream: whether models stream their answers.
+        models: the nodes that ask a model with the messages, and what is known of these models.
+        processing: the adapter's history processing.
+        owner: the adapter.
     """
 
     graph: Graph
@@ -61,6 +68,9 @@ class LaneGraph:
     serde: SerializerProtocol
     output: OutputFinder
     stream: bool
+    models: Mapping[str, ModelTraits]
+    processing: HistoryProcessingSettings[BaseMessage]
+    owner: object
 
     @property
     def limit(self) -> int:
@@ -113,6 +123,8 @@ class Position:
         begun: the version that the channel with the output had then.
         live: index of the first message that came after the history was written anew; 0 where it never was.
         asked: the id of the last message that the turn was given; None for none.
+        asked_models: how many model nodes have run.
+        edited: whether the history was edited for the superstep that is next, or is not to be.
         used: what the turn has used.
     """
 
@@ -121,12 +133,14 @@ class Position:
     begun: int = 0
     live: int = 0
     asked: str | None = None
+    asked_models: int = 0
+    edited: bool = False
     used: TurnUsage = field(default_factory=TurnUsage)
 
     def to_bytes(self, spaces: bytes) -> bytes:
         """The stored form, together with the graph's state."""
         used = list(asdict(self.used).values())
-        fields = [self.next, self.origin, self.begun, self.live, self.asked, used]
+        fields = [self.next, self.origin, self.begun, self.live, self.asked, self.asked_models, self.edited, used]
         head = json.dumps(fields, separators=(",", ":"))
         return packb([head, spaces])
 
@@ -134,8 +148,8 @@ class Position:
     def from_bytes(cls, blob: bytes) -> tuple[Position, bytes]:
         """What `to_bytes` was given."""
         head, spaces = unpackb(blob)
-        following, origin, begun, live, asked, used = json.loads(head)
-        return cls(following, origin, begun, live, asked, TurnUsage(*used)), spaces
+        following, origin, begun, live, asked, asked_models, edited, used = json.loads(head)
+        return cls(following, origin, begun, live, asked, asked_models, edited, TurnUsage(*used)), spaces
 
 
 class Superstep:
@@ -146,7 +160,7 @@ class Superstep:
         work: the step.
         context: LangGraph's runtime context.
         live: see `Position`.
-        spaces: the graph's state, as it was staged or committed last.
+        state: the graph's state, as it was staged or committed last.
     """
 
     def __init__(
@@ -155,11 +169,14 @@ class Superstep:
         self._lane = lane
         self._work = work
         self._context = context
-        # What a provider remembers from before the history was written anew is not gone on from.
-        self._given = [*without_response_ids(work.history[:live]), *map(detached, work.history[live:])]
-        self._saver = StepSaver(work.conversation, lane.load(state, self._given))
+        self._history = History(work.history, work.entries)
+        # How many of its messages Redis has; None where it has another history.
+        self._staged: int | None = len(work.history)
+        self._shown = shown(work.history, live=live, asks=False)
+        self._saver = StepSaver(work.conversation, lane.load(state, self._shown.messages))
         given: Mapping[str, object] = lane.config.get("configurable") or {}
         self._config = {**lane.config, "configurable": {**given, "thread_id": work.conversation}}
+        self._edited: EditOutcome[BaseMessage] | None = None
         self._records = 0
 
     async def begin(self, given: GraphInput, *, live: int) -> Position:
@@ -168,12 +185,13 @@ class Superstep:
         update = {**given.state, self._lane.messages_key: list(given.messages)}
         snapshot = await self._run(update, listener, taken=0)
         self._settle(snapshot, step=self._work.step)
+        self._grow()
         root = self._saver.root
         return Position(
             next=list(snapshot.next),
             origin=root.metadata.get("step", 0),
             begun=_version(root, self._lane.output.channel),
-            live=live,
+            live=live if self._staged is not None else len(self._history.messages),
             asked=given.messages[-1].id if given.messages else None,
             used=listener.used,
         )
@@ -182,38 +200,45 @@ class Superstep:
         """Run the nodes that are next."""
         if not position.next:
             return self._result(await self._snapshot(), position, position.used)
-        root, step = self._saver.root, self._work.step
+        resume = resume_with(self._work)
+        asking = [name for name in position.next if name in self._lane.models]
+        if asking and not position.edited:
+            position = await self._edit(position, self._lane.models[asking[0]])
+        self._show(position, asks=bool(asking))
+        root, begun = self._saver.root, {name: len(chain) for name, chain in self._saver.spaces.items()}
         taken = root.metadata.get("step", 0) - position.origin
         # Not a continuation to LangGraph: see `langchain_run`.
         root.checkpoint["versions_seen"][UNSEEN] = dict(root.checkpoint["channel_versions"])
-        messages = cast("list[BaseMessage]", _messages(root, self._lane.messages_key))
-        codec = StateCodec(self._lane.serde, list(messages), growing=True)
+        codec = StateCodec(self._lane.serde, [detached(one) for one in self._history.messages], growing=True)
         listener = StepListener(self._work.emit, self._replay(codec, position.used))
+        resumes = self._resumes(begun)
 
         async def keep(header: object, values: Sequence[tuple[str, Any]]) -> None:
             used = list(asdict(listener.used).values())
             await self._work.journal.finish(self._next_record(), codec.dump([header, used], values))
 
         self._saver.keep_with(keep)
-        snapshot = await self._run(None, listener, taken=taken)
+        snapshot = await self._run(resume, listener, taken=taken, resumes=resumes)
         self._saver.keep_with(None)
-        taken = self._saver.root.metadata.get("step", 0) - position.origin
         if snapshot.interrupts:
-            raise ConfigurationError(
-                "the graph asks for an answer with interrupt(), and lanes cannot wait for one yet: the turn ends here"
-            )
+            return self._waiting(snapshot, position, begun, listener.used)
+        taken = self._saver.root.metadata.get("step", 0) - position.origin
         if taken >= self._lane.limit:
             raise GraphRecursionError(
                 f"the turn took {taken} steps without coming to an end, and its recursion_limit is {self._lane.limit}: "
                 "raise it with LangChainAdapter(config={'recursion_limit': ...})"
             )
-        self._settle(snapshot, step=step + 1)
-        return self._result(snapshot, replace(position, next=list(snapshot.next)), listener.used)
+        self._settle(snapshot, step=self._work.step + 1)
+        position = replace(position, next=list(snapshot.next), asked_models=position.asked_models + len(asking))
+        return self._result(snapshot, replace(position, edited=False), listener.used)
 
-    async def _run(self, given: object, listener: StepListener, *, taken: int) -> StateSnapshot:
-        graph = borrowed(self._lane.graph, self._saver, taken=taken)
+    async def _run(self, given: object, listener: StepListener, *, taken: int, resumes: bool = False) -> StateSnapshot:
+        lane = self._lane
+        graph = borrowed(lane.graph, self._saver, taken=taken)
         try:
-            await run_graph(graph, given, self._config, listener, stream=self._lane.stream, context=self._context)
+            await run_graph(
+                graph, given, self._config, listener, resumes=resumes, stream=lane.stream, context=self._context
+            )
         except BaseException as error:
             await self._saver.given_up()
             if isinstance(error, Exception) and listener.is_of_a_model(error):
@@ -226,6 +251,41 @@ class Superstep:
         graph = borrowed(self._lane.graph, self._saver, taken=0)
         return await graph.aget_state(cast("Any", {"configurable": {"thread_id": self._work.conversation}}))
 
+    # What the graph is shown ------------------------------------------------------------------------------------------
+
+    async def _edit(self, position: Position, traits: ModelTraits) -> Position:
+        """Let the history processor in force edit what model nodes are about to read.
+
+        An edit is staged at once, since what is kept of the superstep goes by it.
+        """
+        lane, work = self._lane, self._work
+        processing = in_force([lane.processing, work.scope.processing])
+        request = NodeRequest(
+            messages=self._history.messages,
+            entries=self._history.entries,
+            turn_id=work.turn_id,
+            request_index=position.asked_models + 1,
+            cache_epoch=work.checkpoint.epoch,
+            history_version=f"{work.checkpoint}+{work.step}",
+            live=position.live,
+            model=traits,
+        )
+        outcome = await edit(request, processing, owner=lane.owner)
+        self._edited = outcome
+        if outcome.verdict != "accepted":
+            return position
+        self._history, self._staged = History(outcome.messages, outcome.entries), None
+        position = replace(position, live=len(outcome.messages), edited=True)
+        state = position.to_bytes(lane.dump(self._saver.spaces, outcome.messages))
+        await work.stage(replace(self._so_far(), state=state, usage=position.used))
+        self._edited, self._staged = None, len(outcome.messages)
+        return position
+
+    def _show(self, position: Position, *, asks: bool) -> None:
+        self._shown = shown(self._history.messages, live=position.live, asks=asks)
+        if self._shown.messages or self._lane.messages_key in self._saver.root.checkpoint["channel_versions"]:
+            self._lane.put_messages(self._saver.root, self._shown.messages)
+
     # What earlier attempts kept ---------------------------------------------------------------------------------------
 
     def _next_record(self) -> str:
@@ -233,13 +293,29 @@ class Superstep:
         return f"g{self._records}"
 
     def _replay(self, codec: StateCodec, used: TurnUsage) -> TurnUsage:
-        """Take up what earlier attempts at the step kept; what they had used until then."""
+        """Take up what earlier attempts at the superstep kept; what they had used until then."""
         while (blob := self._work.journal.finished(f"g{self._records + 1}")) is not None:
             self._records += 1
             (header, figures), values = codec.load(blob)
             self._saver.replay(header, values)
             used = TurnUsage(*figures)
         return used
+
+    def _resumes(self, begun: Mapping[str, int]) -> bool:
+        """Whether subgraphs go on from what earlier attempts kept of them.
+
+        LangGraph tells that to all of a superstep's subgraphs or to none. One that keeps its state from turn to turn,
+        and had not begun when another had, would take up its last turn's run: then the others begin again.
+        """
+        spaces = self._saver.spaces
+        started = [name for name, chain in spaces.items() if name != ROOT and len(chain) > begun.get(name, 0)]
+        if not any(name != ROOT and name not in started for name in begun):
+            return bool(started)
+        for name in started:
+            del spaces[name][begun.get(name, 0) :]
+            if not spaces[name]:
+                del spaces[name]
+        return False
 
     # What comes of it -------------------------------------------------------------------------------------------------
 
@@ -262,40 +338,69 @@ class Superstep:
             else:
                 spaces[namespace] = [root] if namespace == ROOT else _needed(spaces[namespace])
 
+    def _grow(self) -> None:
+        """Take up what the graph has made of its messages."""
+        work, key = self._work, self._lane.messages_key
+        value = _unwrapped(self._saver.root.checkpoint["channel_values"].get(key, []))
+        name = f"{work.turn_id}/{work.step}"
+        self._history, kept = grown(self._history, self._shown, value, channel=key, turn_id=work.turn_id, name=name)
+        if not kept:
+            self._staged = None
+
+    def _so_far(self) -> StepResult[BaseMessage]:
+        """What was not staged yet: of the history, and of what its editing did."""
+        history, staged, edited = self._history, self._staged, self._edited
+        result: StepResult[BaseMessage] = StepResult(
+            appended=() if staged is None else history.messages[staged:],
+            rewritten=history.messages if staged is None else None,
+            entries=history.entries if staged is None else history.entries[staged:],
+            state=b"",
+            usage=TurnUsage(),
+        )
+        if edited is None:
+            return result
+        return replace(
+            result,
+            edits=() if edited.receipt is None else (edited.receipt,),
+            noops=int(edited.verdict == "no-op"),
+            skips=int(edited.verdict == "skipped"),
+        )
+
     def _result(self, snapshot: StateSnapshot, position: Position, used: TurnUsage) -> StepResult[BaseMessage]:
-        lane, work, root = self._lane, self._work, self._saver.root
+        lane, root = self._lane, self._saver.root
         done = not position.next
-        current = _messages(root, lane.messages_key)
-        after = grown(work.history, self._given, current, channel=lane.messages_key, name=f"{work.turn_id}/{work.step}")
-        if not after.kept:
-            position = replace(position, live=len(after.messages))
+        self._grow()
+        messages = self._history.messages
+        if self._staged is None:
+            position = replace(position, live=len(messages))
         if done:
             for name in run_values(lane.graph):
                 root.checkpoint["channel_values"].pop(name, None)
                 root.checkpoint["channel_versions"].pop(name, None)
-        spaces = lane.dump(self._saver.spaces, cast("Sequence[BaseMessage]", current))
-        result = self._grown(after)
+        spaces = lane.dump(self._saver.spaces, messages)
+        result = replace(self._so_far(), usage=used)
         if not done:
-            state = replace(position, used=used).to_bytes(spaces)
-            return replace(result, state=state, usage=used)
-        extras: dict[str, object] = {**work.extras, "graph": b64encode(spaces).decode()}
+            return replace(result, state=replace(position, used=used).to_bytes(spaces))
+        extras: dict[str, object] = {**self._work.extras, "graph": b64encode(spaces).decode()}
         if position.live:
             extras["live"] = position.live
         is_new = _version(root, lane.output.channel) != position.begun
-        output = lane.output.find(_after(after.messages, position.asked), snapshot.values, is_new=is_new)
-        return replace(
-            result, usage=used, done=True, extras=extras, output=output.value, output_in_history=output.value is None
-        )
+        output = lane.output.find(_after(messages, position.asked), snapshot.values, is_new=is_new)
+        return replace(result, done=True, extras=extras, output=output.value, output_in_history=output.value is None)
 
-    def _grown(self, after: Grown) -> StepResult[BaseMessage]:
-        before = len(self._work.history)
-        if after.kept:
-            return StepResult(appended=after.messages[before:], state=b"", usage=TurnUsage())
-        return StepResult(appended=(), rewritten=after.messages, state=b"", usage=TurnUsage())
-
-
-def _messages(root: Saved, key: str) -> object:
-    return _unwrapped(root.checkpoint["channel_values"].get(key, []))
+    def _waiting(
+        self, snapshot: StateSnapshot, position: Position, begun: Mapping[str, int], used: TurnUsage
+    ) -> StepResult[BaseMessage]:
+        """What the superstep began from is staged; what it has come to is in the journal already."""
+        result = replace(self._so_far(), usage=used, requests=requests_of(self._work, snapshot))
+        if self._work.answers:
+            assert self._work.state is not None
+            return replace(result, state=self._work.state)
+        spaces = {name: self._saver.spaces[name][:length] for name, length in begun.items()}
+        spaces[ROOT] = [replace(self._saver.root, writes={})]
+        # What is kept of the superstep goes by the history as it is: it is not edited again.
+        state = replace(position, edited=True).to_bytes(self._lane.dump(spaces, self._history.messages))
+        return replace(result, state=state)
 
 
 def _unwrapped(value: Any) -> object:

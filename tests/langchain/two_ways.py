@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from redis.asyncio import Redis
 from temporalio.testing import ActivityEnvironment
@@ -57,7 +57,9 @@ async def run_plainly(plan: GraphPlan) -> list[Ended]:
         before = copy.deepcopy((dict(saver.storage), dict(saver.writes), dict(saver.blobs)))
         token = log_of.set(here.log)
         try:
-            await graph.ainvoke({"messages": prompt_of(turn)}, config, durability="sync")
+            # With an id, as a lane gives it one: a delta channel is rebuilt from its writes, and names removals by id.
+            prompt = HumanMessage(prompt_of(turn), id=uuid4().hex)
+            await graph.ainvoke({"messages": [prompt]}, config, durability="sync")
         except Exception as error:
             here.error = type(error).__name__
             for held, kept in zip((saver.storage, saver.writes, saver.blobs), before, strict=True):
