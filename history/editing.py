@@ -6,9 +6,10 @@ nothing of it is read either, so both cost the same however long the history is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, Self, cast
+from typing import Any, Final, Generic, Literal, Self, TypeVar, cast
 
 from laneway.history.assembly import AssembledHistory, assemble, estimated, settle
 from laneway.history.callbacks import ask_condition, call_processor, callback_name, refuse_reentry
@@ -26,6 +27,11 @@ from laneway.history.validation import ReturnedHistory, validate_edit
 from laneway.history.views import HistoryView, view_of
 
 __all__ = ["EditOutcome", "EditReceipt", "EditRequest", "EditVerdict", "edit_history", "receipt_of"]
+
+_LONG: Final = 200
+"""From how many messages on a pass leaves the event loop: about 50 ms of work."""
+
+_Result = TypeVar("_Result")
 
 EditVerdict = Literal["unprocessed", "skipped", "no-op", "accepted"]
 """No processor is in force; its condition answered False; it changed nothing; its edit is to be stored and sent."""
@@ -159,6 +165,31 @@ async def edit_history(
     if processing.condition is not None and not ask_condition(processing.condition, request.state):
         return EditOutcome("skipped", request.messages, request.entries)
 
+    size = len(request.messages)
+    shown = await _aside(size, _shown, dialect, request)
+    result = await call_processor(processing.processor, shown.context, owner=request.owner)
+    return await _aside(size, _judged, dialect, request, shown, result, processing.processor)
+
+
+async def _aside(size: int, function: Callable[..., _Result], *args: object) -> _Result:
+    """What a function returns, called in a worker thread where it has a long history to go through.
+
+    It would hold up whatever else the worker does: heartbeats, other lanes' streams.
+    """
+    return function(*args) if size < _LONG else await asyncio.to_thread(function, *args)
+
+
+@dataclass(frozen=True)
+class _Shown(Generic[MessageT]):
+    """What a processor is given: detached copies of a view."""
+
+    view: HistoryView[MessageT]
+    groups: tuple[HistoryGroup, ...]
+    copies: tuple[MessageT, ...]
+    context: HistoryProcessorContext[MessageT]
+
+
+def _shown(dialect: MessageDialect[MessageT], request: EditRequest[MessageT]) -> _Shown[MessageT]:
     view = view_of(
         dialect,
         request.messages,
@@ -179,13 +210,23 @@ async def edit_history(
         estimated_tokens=request.estimated_tokens,
         calls=request.calls,
     )
-    result = await call_processor(processing.processor, context, owner=request.owner)
+    return _Shown(view, groups, copies, context)
+
+
+def _judged(
+    dialect: MessageDialect[MessageT],
+    request: EditRequest[MessageT],
+    shown: _Shown[MessageT],
+    result: object,
+    processor: HistoryProcessor[MessageT],
+) -> EditOutcome[MessageT]:
     returned = _native_messages(dialect, result)
-    edited = _validated(dialect, request, view, groups, copies, returned, callback_name(processing.processor))
+    edited = _validated(dialect, request, shown, returned, callback_name(processor))
+    groups_before = len(shown.groups)
     if edited is None:
-        receipt = _unchanged(dialect, request, processing.processor, len(groups)) if _calls_of(request) else None
+        receipt = _unchanged(dialect, request, processor, groups_before) if _calls_of(request) else None
         return EditOutcome("no-op", request.messages, request.entries, receipt)
-    return _accepted(dialect, request, processing.processor, len(groups), edited)
+    return _accepted(dialect, request, processor, groups_before, edited)
 
 
 def _native_messages(dialect: MessageDialect[MessageT], result: object) -> list[MessageT]:
@@ -204,18 +245,17 @@ def _native_messages(dialect: MessageDialect[MessageT], result: object) -> list[
 def _validated(
     dialect: MessageDialect[MessageT],
     request: EditRequest[MessageT],
-    view: HistoryView[MessageT],
-    groups: tuple[HistoryGroup, ...],
-    copies: Sequence[MessageT],
+    shown: _Shown[MessageT],
     returned: Sequence[MessageT],
     processor: str,
 ) -> AssembledHistory[MessageT] | None:
     """The edited history, or None if it is equivalent to the input."""
+    view, groups = shown.view, shown.groups
     contents = [dialect.content(message) for message in view.messages]
     returned_contents = [dialect.content(message) for message in returned]
     if contents == returned_contents:
         return None
-    match = match_messages(groups, copies, contents, returned, returned_contents)
+    match = match_messages(groups, shown.copies, contents, returned, returned_contents)
     validate_edit(
         ReturnedHistory(
             groups=groups,
