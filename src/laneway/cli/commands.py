@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Protocol, runtime_checkable
 
@@ -234,6 +234,75 @@ def cancel(
     _run(
         cancel_turn(conversation, agent, turn_id, timeout=timeout, data_dir=data_dir, as_json=as_json), as_json=as_json
     )
+
+
+_Request = Annotated[
+    str, typer.Argument(metavar="REQUEST", help="the request's id, or the beginning of it; see `laneway pending`")
+]
+
+
+@_app.command()
+def pending(
+    conversation: Annotated[
+        str | None, typer.Option("--conversation", "-c", metavar="ID", help="Of this one only.")
+    ] = None,
+    data_dir: _DataDir = _DATA_DIR,
+    as_json: _Json = False,
+) -> None:
+    """List what turns wait for.
+
+    Approvals, results of external tools, questions.
+    """
+    from laneway.cli.requests import list_pending
+
+    _run(list_pending(conversation, data_dir=data_dir, as_json=as_json), as_json=as_json)
+
+
+@_app.command()
+def approve(
+    request: _Request,
+    arguments: Annotated[
+        str | None, typer.Option(metavar="JSON", help="Call the tool with these instead of the model's.")
+    ] = None,
+    data_dir: _DataDir = _DATA_DIR,
+    as_json: _Json = False,
+) -> None:
+    """Let a tool call run that waits for approval."""
+    _answer(request, lambda requests: requests.approval(arguments), data_dir=data_dir, as_json=as_json)
+
+
+@_app.command()
+def deny(
+    request: _Request,
+    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="What the model is told.")] = None,
+    data_dir: _DataDir = _DATA_DIR,
+    as_json: _Json = False,
+) -> None:
+    """Refuse a tool call that waits for approval."""
+    _answer(request, lambda requests: requests.denial(reason), data_dir=data_dir, as_json=as_json)
+
+
+@_app.command()
+def answer(
+    request: _Request,
+    result: Annotated[str | None, typer.Argument(metavar="RESULT", help="the result, as JSON")] = None,
+    error: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="There is no result: what the model is told.")
+    ] = None,
+    data_dir: _DataDir = _DATA_DIR,
+    as_json: _Json = False,
+) -> None:
+    """Give the result of an external tool, or the answer to a question."""
+    _answer(request, lambda requests: requests.answer_of(result, error), data_dir=data_dir, as_json=as_json)
+
+
+def _answer(request: str, make: Callable[[Any], Any], *, data_dir: Path, as_json: bool) -> None:
+    from laneway.cli import requests
+
+    async def give() -> None:
+        await requests.give_answer(request, make(requests), data_dir=data_dir, as_json=as_json)
+
+    _run(give(), as_json=as_json)
 
 
 @_app.command()

@@ -147,6 +147,7 @@ def _status_json(status: LaneStatus | LanewayError) -> dict[str, object]:
         "step": status.step,
         "queue": list(status.queue),
         "cancelling": status.cancelling,
+        "waiting": list(status.waiting),
     }
 
 
@@ -257,6 +258,8 @@ def _state(status: LaneStatus | LanewayError) -> str:
     if status.turn is None:
         return "idle" if not status.queue else f"{len(status.queue)} turns wait"
     doing = "is being cancelled" if status.cancelling else "runs"
+    if status.waiting and not status.cancelling:
+        doing = f"waits for {', '.join(status.waiting)} (see `laneway pending`)"
     waiting = f"; then {', '.join(status.queue)}" if status.queue else ""
     return safe(f"turn {status.turn} {doing}, step {status.step}{waiting}")
 
