@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Literal
 
+from laneway.errors import TurnCancelled
 from laneway.history.accounts import Accounts
 from laneway.history.budget import BudgetScope, RequestBudget, RequestEstimate, refuse_over_budget
-from laneway.history.heads import Fence
-from laneway.history.options import TurnOptions
+from laneway.history.heads import Fence, TurnEnded
+from laneway.history.lanes import LaneKey
+from laneway.history.options import ParentTurn, TurnOptions
 
 __all__ = ["TurnAccount"]
+
+# Later than any attempt at a step: a turn above is at another step by now.
+_DECIDED = 2**31
 
 
 class TurnAccount:
@@ -21,6 +27,8 @@ class TurnAccount:
         fence: the attempt.
         budget: the adapter's budget.
         options: what the turn's caller gave.
+        above: the accounts of the turns above a delegated one, which count what it spends.
+        child: the attempt of a delegated turn that charges it; None where it is the turn's own.
         batch: the step that began the batch of tool calls that this one goes on with; its own where None.
     """
 
@@ -32,6 +40,8 @@ class TurnAccount:
         budget: RequestBudget | None = None,
         options: TurnOptions | None = None,
         batch: int | None = None,
+        above: Sequence[TurnAccount] = (),
+        child: Fence | None = None,
     ) -> None:
         self._at = None if accounts is None or fence is None else (accounts, fence)
         options = options or TurnOptions()
@@ -41,17 +51,32 @@ class TurnAccount:
         self._limits = whole.narrowed(options.conversation_budget)
         self._requests = 0
         self._batch = batch
+        self._above = tuple(above)
+        self._child = child
+        self._prefix = "" if child is None else f"{child.lane.lane_id}:"
+
+    @classmethod
+    def of_parent(cls, accounts: Accounts, parent: ParentTurn, *, depth: int, child: Fence, batch: int) -> TurnAccount:
+        """The account of a turn above, charged by an attempt at a step of a delegated turn."""
+        fence = Fence(parent.lane, parent.turn_id, child.step, _DECIDED)
+        options = TurnOptions(parent.budget, parent.conversation_budget, depth)
+        return cls(accounts, fence, options=options, batch=batch, child=child)
+
+    def as_parent(self, lane: LaneKey, turn_id: str) -> ParentTurn:
+        """What a turn that this one hands work to is to know of its budget."""
+        return ParentTurn(lane, turn_id, self._turn.budget, self._conversation.budget)
 
     @property
     def is_limited(self) -> bool:
         """Whether there is a budget at all."""
-        return not self._limits.is_empty
+        return not self._limits.is_empty or any(one.is_limited for one in self._above)
 
     @property
     def measures_tokens(self) -> bool:
         """Whether the budget asks for the size of requests."""
         limits = self._limits
-        return limits.max_request_tokens is not None or limits.max_total_input_tokens is not None
+        here = limits.max_request_tokens is not None or limits.max_total_input_tokens is not None
+        return here or any(one.measures_tokens for one in self._above)
 
     async def request(self, estimate: RequestEstimate | None) -> None:
         """A model request is about to be sent.
@@ -63,6 +88,8 @@ class TurnAccount:
             RequestTooLarge: it is too large.
             BudgetExceeded: there may be no other.
         """
+        for one in self._above:
+            await one.request(estimate)
         limits = self._limits
         if estimate is not None and limits.max_request_tokens is not None:
             refuse_over_budget(estimate, max_request_tokens=limits.max_request_tokens)
@@ -83,9 +110,12 @@ class TurnAccount:
 
     async def settle(self, input_tokens: int) -> None:
         """The request was answered; its provider says how large it was (0 where it does not)."""
+        for one in self._above:
+            await one.settle(input_tokens)
         if self._at is not None and input_tokens and self._limits.max_total_input_tokens is not None:
             accounts, fence = self._at
-            await accounts.settle(fence, self._name, input_tokens)
+            with self._parent_ended():
+                await accounts.settle(fence, self._name, input_tokens)
 
     async def tool_calls(self, call_ids: Iterable[str]) -> None:
         """All tool calls of a response are about to be made. Those of an earlier attempt are not counted again.
@@ -93,20 +123,37 @@ class TurnAccount:
         Raises:
             BudgetExceeded: there may not be as many more: then none is to be made.
         """
+        call_ids = list(call_ids)
+        for one in self._above:
+            await one.tool_calls(call_ids)
         if self._at is None or not self._limits.counted:
             return
         step = self._at[1].step if self._batch is None else self._batch
-        charges = {f"{step}:{place}:{call_id}": 0 for place, call_id in enumerate(call_ids)}
+        charges = {f"{self._prefix}{step}:{place}:{call_id}": 0 for place, call_id in enumerate(call_ids)}
         if charges:
             await self._charge("t", charges)
 
     async def _charge(self, kind: Literal["r", "t"], charges: Mapping[str, int]) -> None:
         assert self._at is not None
         accounts, fence = self._at
-        await accounts.charge(fence, kind, charges, turn=self._turn, conversation=self._conversation)
+        with self._parent_ended():
+            await accounts.charge(fence, kind, charges, turn=self._turn, conversation=self._conversation)
+
+    @contextmanager
+    def _parent_ended(self) -> Generator[None]:
+        try:
+            yield
+        except TurnEnded as ended:
+            if self._child is None:
+                raise
+            raise TurnCancelled(
+                f"turn {ended.record.turn_id!r}, which handed out the work, has ended ({ended.record.outcome})",
+                turn_id=ended.record.turn_id,
+            ) from None
 
     @property
     def _name(self) -> str:
         assert self._at is not None
         _, fence = self._at
-        return f"{fence.step}:{fence.attempt}:{self._requests}"
+        attempt = fence.attempt if self._child is None else self._child.attempt
+        return f"{self._prefix}{fence.step}:{attempt}:{self._requests}"

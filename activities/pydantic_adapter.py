@@ -48,12 +48,13 @@ from laneway.activities.pydantic_run import (
 )
 from laneway.activities.pydantic_summary import Processors, PydanticText, is_cut_off, one_processor
 from laneway.activities.pydantic_tools import LaneCapability, StreamingLaneCapability
-from laneway.activities.pydantic_waiting import allow_deferral, requests_of
+from laneway.activities.pydantic_waiting import allow_deferral, delegate_tools, requests_of
 from laneway.activities.retries import SerializationFailed
 from laneway.errors import ConfigurationError, InvalidInput
 from laneway.history.budget import RequestBudget
 from laneway.history.callbacks import callback_name
 from laneway.history.context import HistoryProcessorCondition
+from laneway.history.delegation import Delegation
 from laneway.history.model_calls import CallUsage, ModelCalls
 from laneway.history.origins import EntryMetadata
 from laneway.history.records import EventKind
@@ -88,6 +89,8 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
             begins with; see docs/windows.md.
         history_processor: edits the history before every model request; several run in order. See docs/history.md.
         history_processor_condition: says before each request whether it does; always, where there is none.
+        delegates: other agents of the application to which the model can hand work, by name. Their tools are part of
+            the lane contract; see docs/delegation.md.
 
     Raises:
         ConfigurationError: `agent` is no agent, or has no model; both `deps` and `deps_factory` are given; there is a
@@ -109,6 +112,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         history: TextWindow | None = None,
         history_processor: Processors | None = None,
         history_processor_condition: HistoryProcessorCondition | None = None,
+        delegates: Mapping[str, Delegation] | None = None,
     ) -> None:
         if not isinstance(cast("object", agent), AbstractAgent):
             raise ConfigurationError(
@@ -129,6 +133,8 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         self._usage_limits = usage_limits
         self._budget = budget
         self._framings = FramingMemory()
+        self.delegates: Mapping[str, Delegation] = dict(delegates or {})
+        self._delegate_tools = delegate_tools(self.delegates)
         self._retry_policy = retry_policy or RetryPolicy()
         self._stream = stream
         self.text_window = history
@@ -146,7 +152,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return frozenset({"budgets", "history_processing", "streaming"})
+        return frozenset({"approval", "budgets", "delegation", "history_processing", "streaming"})
 
     @property
     def retry_policy(self) -> RetryPolicy:
@@ -157,7 +163,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         return self._budget
 
     def contract(self) -> Mapping[str, object]:
-        return pydantic_contract.contract_of(self.agent)
+        return pydantic_contract.contract_of(self.agent, delegates=self.delegates)
 
     # Messages ---------------------------------------------------------------------------------------------------------
 
@@ -267,6 +273,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
             model_settings=continuity.settings,
             # In this order: the budget is asked about what is sent in the end.
             capabilities=[one for one in (capability, watch, memory, gate) if one is not None],
+            toolsets=self._delegate_tools or None,
             infer_name=False,
         ) as run:
             stop_sdk_retries(run.ctx.deps.model)
@@ -335,7 +342,9 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         work = growth.work
         assert work.state is not None, "a batch of tool calls is a step of its own"
         usage = usage_of(RunState.from_json(work.state).usage)
-        return StepResult(appended=(), state=work.state, usage=usage, requests=requests_of(work, run, deferred))
+        return StepResult(
+            appended=(), state=work.state, usage=usage, requests=requests_of(work, run, deferred, self.delegates)
+        )
 
     def _reply(self, messages: Sequence[ModelMessage], output: object) -> str | None:
         """What a text thread keeps of the turn's answer; None of one that was cut off."""

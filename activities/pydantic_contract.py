@@ -15,26 +15,33 @@ from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 from pydantic_core import to_jsonable_python
 
 from laneway.activities.schemas import structure_of
+from laneway.history.delegation import Delegation, tools_of
 
 __all__ = ["contract_of", "output_type_of"]
 
 _NOT_OF_THE_CONTRACT = frozenset({"timeout"})
 
 
-def contract_of(agent: AbstractAgent[Any, Any]) -> Mapping[str, object]:
+def contract_of(
+    agent: AbstractAgent[Any, Any], *, delegates: Mapping[str, Delegation] | None = None
+) -> Mapping[str, object]:
     """The lane contract of an agent, as JSON.
 
     A model, its settings but for timeouts, the names and parameters of function tools, the identity of other toolsets
     (of an MCP server its id, not its changing list of tools), and the output schema. What is computed for each run,
     such as settings from a function, counts as being there, not by its value.
     """
-    return {
+    contract: dict[str, object] = {
         "adapter": "pydantic_ai",
         "model": _model_name(agent.model),
         "settings": _settings(getattr(agent, "model_settings", None)),
         "toolsets": _toolsets(agent),
         "output": _output_schema(agent),
     }
+    if delegates:
+        tools = tools_of(delegates)
+        contract["delegates"] = [[tool, structure_of(delegates[tools[tool]].schema)] for tool in sorted(tools)]
+    return contract
 
 
 def output_type_of(agent: AbstractAgent[Any, Any]) -> Any:

@@ -16,14 +16,16 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_ai.exceptions import ToolFailed
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.run import AgentRun
-from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDefinition, ToolDenied
+from pydantic_ai.toolsets import AbstractToolset, ExternalToolset
 from pydantic_core import to_jsonable_python
 
 from laneway.activities.adapter import StepWork
 from laneway.errors import ConfigurationError
+from laneway.history.delegation import Delegation, tools_of
 from laneway.history.requests import Answer, Answered, PendingRequest, RequestKind, request_id
 
-__all__ = ["allow_deferral", "deferred_result", "requests_of", "results_for"]
+__all__ = ["allow_deferral", "deferred_result", "delegate_tools", "requests_of", "results_for"]
 
 T = TypeVar("T")
 
@@ -40,18 +42,57 @@ def allow_deferral(run: AgentRun[Any, Any]) -> None:
     deps.output_schema.allows_deferred_tools = True
 
 
+def delegate_tools(delegates: Mapping[str, Delegation]) -> list[AbstractToolset[Any]]:
+    """The tools by which a model hands work to other agents.
+
+    Raises:
+        ConfigurationError: see `tools_of`.
+    """
+    tools = [
+        ToolDefinition(
+            name=tool,
+            description=delegates[name].description,
+            parameters_json_schema=dict(delegates[name].schema),
+        )
+        for tool, name in tools_of(delegates).items()
+    ]
+    return [ExternalToolset(tools, id="delegates")] if tools else []
+
+
 def requests_of(
-    work: StepWork[Any], run: AgentRun[Any, Any], deferred: DeferredToolRequests
+    work: StepWork[Any],
+    run: AgentRun[Any, Any],
+    deferred: DeferredToolRequests,
+    delegates: Mapping[str, Delegation],
 ) -> tuple[PendingRequest, ...]:
     """What a batch of tool calls waits for.
 
     Raises:
         ConfigurationError: a tool's `answer_timeout` or `default_answer` cannot be one.
     """
+    tools = tools_of(delegates)
     return tuple(
-        _request(work, run, call, deferred.kind(call.tool_call_id), deferred.metadata.get(call.tool_call_id, {}))
+        _delegation(work, call, tools[call.tool_name], delegates[tools[call.tool_name]])
+        if call.tool_name in tools
+        else _request(work, run, call, deferred.kind(call.tool_call_id), deferred.metadata.get(call.tool_call_id, {}))
         for call in (*deferred.approvals, *deferred.calls)
     )
+
+
+def _delegation(work: StepWork[Any], call: ToolCallPart, name: str, delegation: Delegation) -> PendingRequest:
+    return PendingRequest(
+        id=request_id(work.lane_id, work.turn_id, work.step, call.tool_call_id),
+        kind="delegation",
+        name=call.tool_name,
+        payload=_arguments(call),
+        ref=call.tool_call_id,
+        delegation=delegation,
+        delegate=name,
+    )
+
+
+def _arguments(call: ToolCallPart) -> Any:
+    return to_jsonable_python(call.args_as_dict(), bytes_mode="base64", inf_nan_mode="strings")
 
 
 def _request(
@@ -72,7 +113,7 @@ def _request(
         id=request_id(work.lane_id, work.turn_id, work.step, call.tool_call_id),
         kind=kind,
         name=call.tool_name,
-        payload=to_jsonable_python(call.args_as_dict(), bytes_mode="base64", inf_nan_mode="strings"),
+        payload=_arguments(call),
         ref=call.tool_call_id,
         schema=schema,
         timeout=None if timeout is None else timeout.total_seconds(),

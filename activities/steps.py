@@ -25,6 +25,7 @@ from temporalio.exceptions import ApplicationError
 from laneway.activities.account import TurnAccount
 from laneway.activities.adapter import IMPORT_MARK, Adapter, StepResult, StepWork, Windowed
 from laneway.activities.agents import Agents
+from laneway.activities.delegating import Delegating, children_of, kept_after
 from laneway.activities.journal import ToolJournal
 from laneway.activities.publisher import StepPublisher
 from laneway.activities.references import UnknownReference
@@ -44,12 +45,13 @@ from laneway.errors import (
 )
 from laneway.history.cache import HeldHistory, HistoryCache
 from laneway.history.checkpoints import CheckpointRef, StoredEntry
+from laneway.history.delegation import Kept
 from laneway.history.heads import Fence, LoadedTurn, TurnEnded
 from laneway.history.lanes import LaneKey
 from laneway.history.options import TurnOptions
 from laneway.history.origins import EntryMetadata
 from laneway.history.records import EventKind, LaneEvent, StepAttempt, TurnRecord, TurnTally, TurnUsage
-from laneway.history.requests import StoredRequest, answers_since, first_of_episode, requests_of
+from laneway.history.requests import Answer, StoredRequest, answers_since, first_of_episode, requests_of
 from laneway.history.store import HistoryStore
 from laneway.history.threads import TextWindow, opening_of
 
@@ -98,6 +100,10 @@ class _Attempt:
         """How many messages of the history the turn is not shown: with a text window those of all other turns."""
         return 0 if self.window is None else self.base.length
 
+    @property
+    def kept(self) -> Kept:
+        return kept_after(self.turn.fields, self.turn.head.extras)
+
 
 class Steps:
     """The activities of one worker.
@@ -125,6 +131,7 @@ class Steps:
         self._cache = cache
         self._heartbeat_interval = heartbeat_interval
         self._mismatch_grace = mismatch_grace
+        self._delegating = Delegating(store, agents)
 
     @activity.defn(name=RUN_STEP)
     async def step(self, request: StepInput) -> StepOutcome:
@@ -139,6 +146,7 @@ class Steps:
             try:
                 return await self._take(request, fence)
             except TurnEnded as ended:
+                await self._drop_children(ended.record)
                 return StepOutcome(ended.record.outcome, request.v or 0)
             except StaleTurn as error:
                 # Another attempt goes on with the step, or did: this one's answer is not looked at.
@@ -174,9 +182,16 @@ class Steps:
             error_type=error_type,
             error_message=error_message,
             attempts=tuple(_failed_attempts(fields)),
+            children=children_of(fields),
         )
         record = await self._store.abort(fence, record, decided=True)
+        await self._drop_children(record)
         return StepOutcome(record.outcome, 0)
+
+    async def _drop_children(self, record: TurnRecord) -> None:
+        """What children of a turn that came to nothing have written goes with it."""
+        if record.outcome != "committed" and record.children:
+            await self._delegating.drop(record.children)
 
     # One attempt ------------------------------------------------------------------------------------------------------
 
@@ -192,7 +207,7 @@ class Steps:
             attempt=fence.attempt,
         )
         try:
-            await self._answer_by_default(request, attempt)
+            await self._gather_answers(request, attempt)
             async with publisher, self._agents.running(fence.lane.agent):
                 if attempt.turn.fields["in"].startswith(IMPORT_MARK):
                     result = self._imported(attempt)
@@ -346,13 +361,7 @@ class Steps:
             lane_id=fence.lane.lane_id,
             state=attempt.state,
             journal=journal,
-            account=TurnAccount(
-                self._store.accounts,
-                fence,
-                budget=getattr(attempt.adapter, "budget", None),  # of those with the capability
-                options=attempt.options,
-                batch=first,
-            ),
+            account=self._account(attempt, first),
             answers=answers_since(fields, first),
             stage=stage,
             emit=publisher.emit,
@@ -407,6 +416,17 @@ class Steps:
         await self._store.stage(attempt.fence, f"s{request.n}", value, entries=entries, after=after, events=events)
         return StepOutcome("next", attempt.turn.head.version)
 
+    def _account(self, attempt: _Attempt, batch: int) -> TurnAccount:
+        options, accounts = attempt.options, self._store.accounts
+        above = [
+            TurnAccount.of_parent(accounts, parent, depth=depth, child=attempt.fence, batch=batch)
+            for depth, parent in enumerate(options.parents)
+        ]
+        budget = getattr(attempt.adapter, "budget", None)  # of those with the capability
+        return TurnAccount(accounts, attempt.fence, budget=budget, options=options, batch=batch, above=above)
+
+    # Waiting ----------------------------------------------------------------------------------------------------------
+
     async def _wait(
         self, request: StepInput, attempt: _Attempt, result: StepResult[Any], events: Sequence[LaneEvent]
     ) -> StepOutcome:
@@ -415,39 +435,69 @@ class Steps:
         requests = [StoredRequest(one, request.n, now) for one in result.requests]
         if len({one.request.id for one in requests}) < len(requests):
             raise InvalidInput("two requests of a step have the same id: give each `ref` its own")
+        planned = self._delegating.plan(attempt.fence, requests, options=attempt.options, kept=attempt.kept)
+        for stored, refused in planned:
+            if refused is not None:
+                self._delegating.judge(stored, refused)
         value = _staged(_tally(attempt, result), result.state)
         held, _ = await self._store.stage(
-            attempt.fence, f"s{request.n}", value, entries=entries, after=after, requests=requests, events=events
+            attempt.fence,
+            f"s{request.n}",
+            value,
+            entries=entries,
+            after=after,
+            requests=[stored for stored, _ in planned],
+            answers={stored.request.id: refused for stored, refused in planned if refused is not None},
+            events=events,
         )
         if held is not None:
             raise StaleTurn(f"step {request.n} of turn {request.t!r} was staged by another attempt")
-        return await self._waiting(attempt, requests)
+        return await self._waiting(attempt, [stored for stored, refused in planned if refused is None])
 
     async def _staged_before(self, request: StepInput, attempt: _Attempt) -> StepOutcome:
         fields = attempt.turn.fields
-        if f"w{request.n}" in fields:
-            requests = [stored for stored, _ in requests_of(fields) if stored.step == request.n]
-            return await self._waiting(attempt, requests)
-        return StepOutcome("next", attempt.turn.head.version)
+        if f"w{request.n}" not in fields:
+            return StepOutcome("next", attempt.turn.head.version)
+        found = requests_of(fields)
+        return await self._waiting(
+            attempt, [stored for stored, answer in found if stored.step == request.n and answer is None]
+        )
 
     async def _waiting(self, attempt: _Attempt, requests: Sequence[StoredRequest]) -> StepOutcome:
-        # After it is staged: readers take lanes that do not wait out of the index.
-        await self._store.note_waiting(attempt.fence.lane, now=time.time())
-        awaited = [Awaited(one.request.id, one.deadline) for one in requests]
-        return StepOutcome("waiting", attempt.turn.head.version, awaited)
+        # All after it is staged: no child is without its parent, and readers take lanes that do not wait out of the
+        # index.
+        awaited: list[Awaited] = []
+        account = self._account(attempt, attempt.fence.step)
+        for one in requests:
+            if one.child is None:
+                awaited.append(Awaited(one.request.id, one.deadline))
+            else:
+                awaited.append(
+                    await self._delegating.prepare(
+                        attempt.fence, one, options=attempt.options, account=account, kept=attempt.kept
+                    )
+                )
+        if awaited:
+            await self._store.note_waiting(attempt.fence.lane, now=time.time())
+        return StepOutcome("waiting" if awaited else "next", attempt.turn.head.version, awaited)
 
-    async def _answer_by_default(self, request: StepInput, attempt: _Attempt) -> None:
-        """Answer what the step before waited for and nobody answered: its time has passed."""
+    async def _gather_answers(self, request: StepInput, attempt: _Attempt) -> None:
+        """Have an answer to all that the step before waited for: of children what they came to, else by default."""
         fields = dict(attempt.turn.fields)
-        for stored, answer in requests_of(fields):
-            if answer is not None or stored.step != request.n - 1:
+        for stored, given in requests_of(fields):
+            if stored.step != request.n - 1:
                 continue
-            asked = stored.request
-            if asked.default is None:
-                raise CheckpointLost(f"the answer to request {asked.id} of turn {request.t!r} is missing from Redis")
-            standing = await self._store.answer(attempt.fence.lane, request.t, asked.id, asked.default)
-            fields[f"r:{asked.id}"] = (standing or asked.default).to_json()
+            answer = given or await self._late_answer(request, attempt, stored)
+            fields[f"r:{stored.request.id}"] = answer.to_json()
+            self._delegating.judge(stored, answer)
         attempt.turn = replace(attempt.turn, fields=fields)
+
+    async def _late_answer(self, request: StepInput, attempt: _Attempt, stored: StoredRequest) -> Answer:
+        asked = stored.request
+        answer = asked.default if stored.child is None else await self._delegating.outcome(stored)
+        if answer is None:
+            raise CheckpointLost(f"the answer to request {asked.id} of turn {request.t!r} is missing from Redis")
+        return await self._store.answer(attempt.fence.lane, request.t, asked.id, answer) or answer
 
     async def _commit(
         self, request: StepInput, attempt: _Attempt, result: StepResult[Any], events: Sequence[LaneEvent]
@@ -466,7 +516,7 @@ class Steps:
             base=attempt.base,
             after=after,
             entries=entries,
-            extras=attempt.turn.head.extras if result.extras is None else result.extras,
+            extras=_extras(attempt, result),
             record=record,
             reply=result.reply if attempt.window is not None and attempt.options.is_root else None,
             events=events,
@@ -507,10 +557,13 @@ class Steps:
         kind, message = cause_of(error)
         record = self._record(request, attempt, tally=TurnTally() if attempt is None else attempt.tally)
         record = replace(record, error_type=kind, error_message=message[:_MAX_ERROR_CHARS], attempts=tuple(attempts))
+        if attempt is None:
+            record = replace(record, children=children_of(await self._store.unfinished(fence.lane, request.t)))
         try:
             record = await self._store.abort(fence, record)
         except StoreError as refused:
             raise ApplicationError(str(refused), type=refused.code) from refused
+        await self._drop_children(record)
         return StepOutcome(record.outcome, request.v or 0)
 
     def _record(self, request: StepInput, attempt: _Attempt | None, *, tally: TurnTally) -> TurnRecord:
@@ -524,6 +577,7 @@ class Steps:
             steps=request.n + 1,
             tally=tally,
             attempts=() if attempt is None else tuple(attempt.failed),
+            children=() if attempt is None else children_of(attempt.turn.fields),
         )
 
     # Heartbeats -------------------------------------------------------------------------------------------------------
@@ -597,6 +651,13 @@ def _last_tally(fields: Mapping[str, bytes]) -> TurnTally:
         return TurnTally()
     length, _, rest = fields[max(staged)[1]].partition(b"|")
     return TurnTally.from_json(rest[: int(length)])
+
+
+def _extras(attempt: _Attempt, result: StepResult[Any]) -> Mapping[str, object]:
+    """What the adapter keeps beside the history, and where kept conversations of children stand."""
+    extras = attempt.turn.head.extras if result.extras is None else result.extras
+    kept = attempt.kept
+    return {**extras, "kept": {one: child.to_data() for one, child in kept.items()}} if kept else extras
 
 
 def _tally(attempt: _Attempt, result: StepResult[Any]) -> TurnTally:

@@ -22,6 +22,7 @@ __all__ = [
     "AnswerNotice",
     "Awaited",
     "CancelRequest",
+    "ChildTurn",
     "Ending",
     "LaneInput",
     "LaneLimits",
@@ -122,16 +123,42 @@ class AnswerNotice:
 
 
 @dataclass(frozen=True)
+class ChildTurn:
+    """A turn of another agent that does delegated work.
+
+    Attributes:
+        c, a, k: its lane: conversation, agent, contract.
+        t, p: the turn, and its prompt's digest.
+        w: the id of its workflow.
+        s: its timeout in seconds.
+        n: the delegate's name.
+        m: how many of that name a turn may run at a time.
+    """
+
+    c: str
+    a: str
+    k: str
+    t: str
+    p: str
+    w: str
+    s: float
+    n: str
+    m: int
+
+
+@dataclass(frozen=True)
 class Awaited:
     """A request that a turn waits for.
 
     Attributes:
         r: the request.
         d: when its default answer counts, in seconds since 1970; None for never.
+        c: the turn that answers it; None where somebody outside does.
     """
 
     r: str
     d: float | None = None
+    c: ChildTurn | None = None
 
 
 @dataclass(frozen=True)
@@ -180,6 +207,7 @@ class LaneInput:
         ledger: recently ended turns, oldest first: id and prompt digest.
         ended: how many turns have ended in earlier runs.
         waits: the turn that waits for requests; None where none does.
+        once: whether the workflow completes as soon as no turn waits: it is a child, there for one turn.
     """
 
     c: str
@@ -191,6 +219,7 @@ class LaneInput:
     ledger: list[list[str]] = field(default_factory=list[list[str]])
     ended: int = 0
     waits: SuspendedTurn | None = None
+    once: bool = False
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ def read_head(fields: Mapping[str, bytes]) -> Head:
     return Head(
         version=int(fields["v"]),
         checkpoint=CheckpointRef(int(fields["e"]), int(fields["n"]), fields["d"].decode()),
-        turn_id=fields["t"].decode(),
+        turn_id=fields["t"].decode() or None,
         extras=json.loads(fields["x"]),
     )
 

@@ -58,12 +58,14 @@ __all__ = [
     "ABORT",
     "ANSWER",
     "COMMIT",
+    "DROP_HISTORY",
     "DROP_INPUT",
     "FENCE",
     "FORGET_WAITING",
     "LOAD",
     "PUBLISH",
     "PUT_INPUT",
+    "SEED",
     "STAGE",
     "STRICT",
     "Answer",
@@ -441,5 +443,32 @@ FORGET_WAITING = (
 local since = redis.call('ZSCORE', KEYS[1], ARGV[1])
 if since and tonumber(since) == tonumber(ARGV[2]) then return redis.call('ZREM', KEYS[1], ARGV[1]) end
 return 0
+"""
+)
+
+# KEYS: a lane's head, the epoch's list. ARGV: v, e, n, d, t and x of the head, then encoded entries. A lane that has a
+# history stays as it is.
+SEED = (
+    STRICT
+    + """
+if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+redis.call('UNLINK', KEYS[2])
+for from = 7, #ARGV, 1000 do
+  redis.call('RPUSH', KEYS[2], unpack(ARGV, from, math.min(from + 999, #ARGV)))
+end
+redis.call('HSET', KEYS[1], 'v', ARGV[1], 'e', ARGV[2], 'n', ARGV[3], 'd', ARGV[4], 't', ARGV[5], 'x', ARGV[6])
+return 1
+"""
+)
+
+# KEYS: a lane's head, its turns, its events. ARGV 1: base name. 2: for how many seconds what its turns did is kept.
+DROP_HISTORY = (
+    "#!lua flags=allow-oom\n"
+    """
+local epoch = redis.call('HGET', KEYS[1], 'e')
+if epoch then redis.call('UNLINK', ARGV[1] .. 'epoch:' .. epoch) end
+redis.call('UNLINK', KEYS[1])
+for at = 2, 3 do redis.call('EXPIRE', KEYS[at], ARGV[2]) end
+return 1
 """
 )

@@ -8,10 +8,40 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from laneway.history.budget import RequestBudget
+from laneway.history.lanes import LaneKey
 
-__all__ = ["TurnOptions"]
+__all__ = ["ParentTurn", "TurnOptions"]
 
 _NO_BUDGET: Final = RequestBudget()
+
+
+@dataclass(frozen=True)
+class ParentTurn:
+    """A turn above a delegated one.
+
+    Attributes:
+        lane, turn_id: which.
+        budget: what it may spend, its children included.
+        conversation_budget: what its conversation may.
+    """
+
+    lane: LaneKey
+    turn_id: str
+    budget: RequestBudget = _NO_BUDGET
+    conversation_budget: RequestBudget = _NO_BUDGET
+
+    def to_data(self) -> list[object]:
+        """As JSON has it."""
+        lane = self.lane
+        names = [lane.conversation, lane.agent, lane.contract, self.turn_id]
+        return [*names, self.budget.to_data(), self.conversation_budget.to_data()]
+
+    @classmethod
+    def from_data(cls, data: list[Any]) -> Self:
+        """Read what `to_data` gives."""
+        conversation, agent, contract, turn_id, budget, whole = data
+        lane = LaneKey(conversation, agent, contract)
+        return cls(lane, turn_id, RequestBudget.from_data(budget), RequestBudget.from_data(whole))
 
 
 @dataclass(frozen=True)
@@ -24,6 +54,8 @@ class TurnOptions:
         depth: how deep in a tree of delegated turns; 0 for a turn that a caller submitted.
         is_brief: a brief drives the turn, not a request of the conversation's user: its text thread does not grow.
         scope: what the scopes around the call say, as `laneway.activities.turn_scope` writes it.
+        parents: the turns above a delegated one, that of the caller first.
+        max_depth: how deep the tree may become, as the delegations above say; None where none does.
     """
 
     budget: RequestBudget = _NO_BUDGET
@@ -31,6 +63,8 @@ class TurnOptions:
     depth: int = 0
     is_brief: bool = False
     scope: Mapping[str, object] = field(default_factory=dict[str, object])
+    parents: tuple[ParentTurn, ...] = ()
+    max_depth: int | None = None
 
     @property
     def is_root(self) -> bool:
@@ -55,6 +89,10 @@ class TurnOptions:
             data["brief"] = True
         if self.scope:
             data["s"] = self.scope
+        if self.parents:
+            data["p"] = [parent.to_data() for parent in self.parents]
+        if self.max_depth is not None:
+            data["m"] = self.max_depth
         return json.dumps(data, separators=(",", ":")) if data else ""
 
     @classmethod
@@ -67,4 +105,6 @@ class TurnOptions:
             data.get("d", 0),
             data.get("brief", False),
             data.get("s", {}),
+            tuple(map(ParentTurn.from_data, data.get("p", ()))),
+            data.get("m"),
         )

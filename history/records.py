@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Literal, Self
 
 from laneway.history.checkpoints import CheckpointRef
+from laneway.history.delegation import ChildRef
 from laneway.history.editing import EditReceipt
 from laneway.history.repair import ImportRepair
 
@@ -94,6 +95,7 @@ class TurnRecord:
         error_message: for a failed turn, the cause's message.
         attempts: the attempts that failed on the way.
         repairs: for an import, what was repaired.
+        children: the turns that it handed work to, in order.
     """
 
     turn_id: str
@@ -111,6 +113,7 @@ class TurnRecord:
     error_message: str | None = None
     attempts: tuple[StepAttempt, ...] = ()
     repairs: tuple[ImportRepair, ...] = ()
+    children: tuple[ChildRef, ...] = ()
 
     @property
     def usage(self) -> TurnUsage:
@@ -143,6 +146,8 @@ class TurnRecord:
             data["d"] = [edits, self.tally.noops, self.tally.skips]
         if self.repairs:
             data["i"] = [astuple(repair) for repair in self.repairs]
+        if self.children:
+            data["k"] = [child.to_data() for child in self.children]
         if self.attempts:
             data["a"] = [[a.step, a.attempt, a.error_type, a.error_message] for a in self.attempts]
         return json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode()
@@ -171,6 +176,7 @@ class TurnRecord:
             error_message=error_message,
             attempts=tuple(StepAttempt(*attempt) for attempt in data.get("a", ())),
             repairs=tuple(ImportRepair(*repair) for repair in data.get("i", ())),
+            children=tuple(map(ChildRef.from_data, data.get("k", ()))),
         )
 
 

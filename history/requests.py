@@ -13,6 +13,7 @@ from hashlib import blake2b
 from typing import Any, Literal, Self, cast
 
 from laneway.errors import InvalidInput
+from laneway.history.delegation import ChildRef, Delegation
 
 __all__ = [
     "Answer",
@@ -24,6 +25,7 @@ __all__ = [
     "answers_since",
     "approve",
     "check_answer",
+    "check_payload",
     "deny",
     "failed",
     "first_of_episode",
@@ -82,7 +84,7 @@ class Answer:
         if self.value is not None:
             data["v"] = self.value
         try:
-            text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False, sort_keys=True)
+            text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
             return text.encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidInput(f"the answer cannot be stored: {error}. Give JSON values") from error
@@ -134,6 +136,8 @@ class PendingRequest:
         default: see there.
         takes: which kinds of answers it takes; by its kind where there are none.
         metadata: what the tool says of it to whoever answers, as JSON.
+        delegation: of a delegation, what it goes by.
+        delegate: of a delegation, the delegate's name.
     """
 
     id: str
@@ -146,6 +150,8 @@ class PendingRequest:
     default: Answer | None = None
     takes: Sequence[AnswerKind] = ()
     metadata: Any = None
+    delegation: Delegation | None = None
+    delegate: str = ""
 
     def __post_init__(self) -> None:
         if (self.timeout is None) != (self.default is None):
@@ -164,11 +170,13 @@ class StoredRequest:
         request: what is waited for.
         step: the step that ended waiting on it.
         since: from when on, in seconds since 1970.
+        child: of a delegation, the turn that does the work; None where it was refused.
     """
 
     request: PendingRequest
     step: int
     since: float
+    child: ChildRef | None = None
 
     @property
     def deadline(self) -> float | None:
@@ -197,6 +205,9 @@ class StoredRequest:
             "x": None if request.default is None else request.default.to_json().decode(),
             "w": list(request.takes),
             "m": request.metadata,
+            "g": None if request.delegation is None else request.delegation.to_data(),
+            "e": request.delegate,
+            "c": None if self.child is None else self.child.to_data(),
         }
         data |= {name: value for name, value in optional.items() if value}
         try:
@@ -220,8 +231,11 @@ class StoredRequest:
             None if default is None else Answer.from_json(default.encode()),
             tuple(data.get("w", ())),
             data.get("m"),
+            Delegation.from_data(data["g"]) if "g" in data else None,
+            data.get("e", ""),
         )
-        return cls(request, data["s"], data["t"] / 1000)
+        child = ChildRef.from_data(data["c"]) if "c" in data else None
+        return cls(request, data["s"], data["t"] / 1000, child)
 
 
 @dataclass(frozen=True)
@@ -306,6 +320,15 @@ def check_answer(request: PendingRequest, answer: Answer) -> Answer:
         elif answer.kind == "result" and request.kind != "approval":
             _check_schema(request, "a result", answer.value, request.schema)
     return answer
+
+
+def check_payload(request: PendingRequest, schema: Mapping[str, Any]) -> None:
+    """Make sure that what a tool was called with fits its schema.
+
+    Raises:
+        InvalidInput: it does not.
+    """
+    _check_schema(request, "arguments", request.payload, schema)
 
 
 _KINDS: Mapping[RequestKind, str] = {

@@ -103,6 +103,8 @@ class HistoryStore:
         self.accounts = Accounts(redis, run=self._run, ask=_answer, names=self.names)
         self.threads = Threads(redis, run=self._run, ask=_answer, names=self.names)
         self._forget: Any = script(layout.FORGET_WAITING)
+        self._seed: Any = script(layout.SEED)
+        self._drop_history: Any = script(layout.DROP_HISTORY)
 
     def names(self, lane: LaneKey) -> LaneNames:
         """The names of a lane's keys."""
@@ -216,10 +218,12 @@ class HistoryStore:
         after: CheckpointRef | None = None,
         requests: Sequence[StoredRequest] = (),
         events: Sequence[LaneEvent] = (),
+        answers: Mapping[str, Answer] | None = None,
     ) -> tuple[bytes | None, CheckpointRef | None]:
         """Write apart from the head: a field of the turn, entries that follow `after`, and `events` on the stream.
 
-        Where the turn is to wait for `requests`, it is kept without an end, and on disk when this returns.
+        Where the turn is to wait for `requests`, it is kept without an end, and on disk when this returns. Those that
+        are refused at once have their `answers`.
 
         Returns:
             what the field held before (then nothing was written: the first result wins) or None, and the checkpoint
@@ -236,6 +240,8 @@ class HistoryStore:
             fields += (f"q:{one.request.id}", one.to_json())
         if requests:
             fields += (f"w{fence.step}", json.dumps([one.request.id for one in requests]))
+        for request, given in (answers or {}).items():
+            fields += (f"r:{request}", given.to_json())
         said = [*(event.to_json() for event in events), *(_pending_event(fence, one) for one in requests)]
         arguments = (name, value, epoch, len(fields) // 2, *fields, len(said), *said, *encoded)
         answer, *rest = await self._run(self._stage, fence, *arguments, on_disk=bool(requests))
@@ -436,13 +442,36 @@ class HistoryStore:
         values: list[bytes | None] = await _answer(self._redis.hmget(name, wanted))
         return requests_of({k.decode(): v for k, v in zip(wanted, values, strict=True) if v is not None})
 
+    # Lanes of children ------------------------------------------------------------------------------------------------
+
+    async def fork(self, source: LaneKey, target: LaneKey) -> None:
+        """Let a lane without a history begin with what another one has committed; one that has a history stays."""
+        head = await self.head(source)
+        at, names = head.checkpoint, self.names(target)
+        entries = await self._entries(source, at.epoch, 0, at.length)
+        checked_entries(entries, at, first=0, after="")
+        extras = json.dumps(head.extras, separators=(",", ":"))
+        fields = (head.version, at.epoch, at.length, at.digest, head.turn_id or "", extras)
+        await _answer(self._seed([names.head, names.epoch(at.epoch)], [*fields, *entries]))
+
+    async def drop_history(self, lane: LaneKey) -> None:
+        """Drop what a lane has committed. How its turns ended is kept for a while."""
+        names = self.names(lane)
+        await _answer(self._drop_history([names.head, names.turns, names.events], [names.base, self._stage_ttl]))
+
     # The index of lanes -----------------------------------------------------------------------------------------------
 
-    async def register(self, lane: LaneKey) -> None:
-        """Enter a lane into the index, so that readers who have no application find it."""
+    async def register(self, lane: LaneKey, *, listed: bool = True) -> None:
+        """Enter a lane into the index, so that readers who have no application find it.
+
+        Args:
+            lane: which.
+            listed: whether among all lanes, or only by its conversation.
+        """
         text = lane.to_json()
         async with self._redis.pipeline(transaction=False) as pipe:
-            pipe.hsetnx(f"{self._prefix}:lanes", lane.lane_id, text)
+            if listed:
+                pipe.hsetnx(f"{self._prefix}:lanes", lane.lane_id, text)
             pipe.hsetnx(conversation_name(self._prefix, lane.conversation), lane.lane_id, text)
             await _answer(pipe.execute())
 
@@ -582,6 +611,8 @@ def _pending_event(fence: Fence, stored: StoredRequest) -> bytes:
     data: dict[str, object] = {"request": request.id, "kind": request.kind, "name": request.name}
     if len(json.dumps(request.payload)) <= _MAX_SHOWN_CHARS:
         data["payload"] = request.payload
+    if stored.child is not None:
+        data["child"] = {"conversation": stored.child.lane.conversation, "agent": stored.child.lane.agent}
     return LaneEvent(EventKind.REQUEST_PENDING, fence.turn_id, fence.step, fence.attempt, data).to_json()
 
 

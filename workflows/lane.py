@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, is_cancelled_exception
+from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, FailureError, is_cancelled_exception
 
 from laneway.activities.wire import (
     ABORT_TURN,
@@ -26,6 +26,7 @@ from laneway.activities.wire import (
     AbortInput,
     AnswerNotice,
     CancelRequest,
+    ChildTurn,
     Ending,
     LaneInput,
     LaneView,
@@ -45,6 +46,13 @@ __all__ = ["LaneWorkflow"]
 # not held against the turn.
 _STEP_RETRIES = RetryPolicy(initial_interval=timedelta(milliseconds=100), maximum_interval=timedelta(seconds=2))
 _ABORT_RETRIES = RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=2))
+
+
+_TASK_TIMEOUT = timedelta(seconds=5)
+
+
+def _is_done(task: asyncio.Task[None]) -> bool:
+    return task.done()
 
 
 @workflow.defn(name=LANE_WORKFLOW)
@@ -74,7 +82,7 @@ class LaneWorkflow:
             self._watch_deadline(turn)
         if lane.waits is not None:
             self._watch_deadline(lane.waits.turn)
-        idleness = asyncio.create_task(self._watch_idleness())
+        idleness = None if lane.once else asyncio.create_task(self._watch_idleness())
         try:
             await self._serve(idleness)
         except asyncio.CancelledError:
@@ -85,11 +93,11 @@ class LaneWorkflow:
             await workflow.wait_condition(self._is_settled)
             raise
 
-    async def _serve(self, idleness: asyncio.Task[None]) -> None:
+    async def _serve(self, idleness: asyncio.Task[None] | None) -> None:
         if self._lane.waits is not None:
             await self._take(self._lane.waits.turn, idleness)
         while True:
-            await workflow.wait_condition(lambda: bool(self._queue.waiting) or self._idle)
+            await workflow.wait_condition(lambda: bool(self._queue.waiting) or self._idle or self._lane.once)
             if self._queue.waiting:
                 turn, self._step = self._queue.next(), 0
                 await self._take(turn, idleness)
@@ -100,9 +108,10 @@ class LaneWorkflow:
                 raise asyncio.CancelledError
             if self._must_continue_as_new():
                 await workflow.wait_condition(self._is_settled)
-                idleness.cancel()
+                if idleness is not None:
+                    idleness.cancel()
                 workflow.continue_as_new(self._carried())
-            if self._idle and not self._queue.waiting:
+            if (self._idle or self._lane.once) and not self._queue.waiting:
                 await workflow.wait_condition(self._is_settled)
                 if not self._queue.waiting:
                     return
@@ -112,12 +121,13 @@ class LaneWorkflow:
 
     # Turns ------------------------------------------------------------------------------------------------------------
 
-    async def _take(self, turn: QueuedTurn, idleness: asyncio.Task[None]) -> None:
+    async def _take(self, turn: QueuedTurn, idleness: asyncio.Task[None] | None) -> None:
         """Run a turn to its end, from the step that it is at."""
         while True:
             if self._waiting.requests:
                 if not await self._wait(turn):
-                    idleness.cancel()
+                    if idleness is not None:
+                        idleness.cancel()
                     workflow.continue_as_new(self._carried(turn))
                 self._step += 1
             ending = self._queue.ending
@@ -148,11 +158,12 @@ class LaneWorkflow:
         def is_over() -> bool:
             return not self._waiting.open or self._queue.ending is not None
 
+        children = self._start_children()
         while not is_over():
             deadline = self._waiting.next_deadline
             try:
                 await workflow.wait_condition(
-                    lambda: is_over() or (workflow.info().is_continue_as_new_suggested() and self._is_settled()),
+                    lambda: is_over() or (all(map(_is_done, children)) and self._may_be_carried()),
                     timeout=None if deadline is None else timedelta(seconds=max(deadline - workflow.time(), 0)),
                 )
             except TimeoutError:
@@ -163,8 +174,46 @@ class LaneWorkflow:
             else:
                 if not is_over():
                     return False
+        for child in children:
+            child.cancel()
+        await asyncio.gather(*children, return_exceptions=True)
         self._waiting.end()
         return True
+
+    def _may_be_carried(self) -> bool:
+        # Not while children run: they would be nobody's.
+        return workflow.info().is_continue_as_new_suggested() and self._is_settled()
+
+    def _start_children(self) -> list[asyncio.Task[None]]:
+        """Run the turns that do what was delegated, as many at a time as may be."""
+        places: dict[str, asyncio.Semaphore] = {}
+
+        async def run(request: str, child: ChildTurn) -> None:
+            async with places.setdefault(child.n, asyncio.Semaphore(child.m)):
+                await self._run_child(child)
+            self._waiting.hear(AnswerNotice(self._queue.current or "", request))
+
+        return [
+            asyncio.create_task(run(one.r, one.c))
+            for one in self._waiting.requests
+            if one.c is not None and one.r in self._waiting.open
+        ]
+
+    async def _run_child(self, child: ChildTurn) -> None:
+        """Run a child to its end. How it ended is in its own record, wherever this raises or returns."""
+        turn = QueuedTurn(child.t, child.p, workflow.time() + child.s, child.s)
+        try:
+            await workflow.execute_child_workflow(
+                LANE_WORKFLOW,
+                LaneInput(child.c, child.a, child.k, self._lane.limits, queue=[turn], once=True),
+                id=child.w,
+                task_timeout=_TASK_TIMEOUT,
+                cancellation_type=workflow.ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED,
+                parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
+            )
+        except FailureError as error:
+            if is_cancelled_exception(error) and self._queue.ending is not None:
+                raise
 
     def _finish(self, turn: QueuedTurn) -> None:
         if (timer := self._timers.pop(turn.id, None)) is not None:
@@ -275,6 +324,7 @@ class LaneWorkflow:
             queue=list(self._queue.waiting),
             ledger=self._queue.ledger(),
             ended=lane.ended + self._ended_here,
+            once=lane.once,
             waits=None if waits is None else SuspendedTurn(waits, self._step, waiting.requests, waiting.answered),
         )
 

@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from unittest.mock import patch
 
@@ -19,7 +19,7 @@ import laneway.worker
 from laneway.history.checkpoints import CheckpointRef, StoredEntry
 from laneway.history.heads import Fence
 from laneway.history.records import LaneEvent
-from laneway.history.requests import StoredRequest
+from laneway.history.requests import Answer, StoredRequest
 from laneway.history.store import HistoryStore
 from laneway.local import find_running
 
@@ -43,10 +43,11 @@ def _watched_store(scratch: Scratch) -> type[HistoryStore]:
             entries: Sequence[StoredEntry] = (),
             after: CheckpointRef | None = None,
             requests: Sequence[StoredRequest] = (),
+            answers: Mapping[str, Answer] | None = None,
             events: Sequence[LaneEvent] = (),
         ) -> tuple[bytes | None, CheckpointRef | None]:
             staged = await super().stage(
-                fence, name, value, entries=entries, after=after, requests=requests, events=events
+                fence, name, value, entries=entries, after=after, requests=requests, answers=answers, events=events
             )
             if name.startswith("j"):
                 ledger.write(LineKind.TOOL_KEPT, turn=fence.turn_id, call=name)

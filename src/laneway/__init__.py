@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         HistoryProcessorContext,
         HistoryProcessorState,
     )
+    from laneway.history.delegation import Delegation
     from laneway.history.groups import HistoryGroup
     from laneway.history.origins import HistoryOrigin
     from laneway.history.processors import (
@@ -56,6 +57,7 @@ _HOMES = {
     "CheckpointRef": "laneway.history.checkpoints",
     "ClearToolResultsProcessor": "laneway.history.processors",
     "Conversation": "laneway.client",
+    "Delegation": "laneway.history.delegation",
     "EventKind": "laneway.history.records",
     "Headroom": "laneway.history.budget",
     "HistoryGroup": "laneway.history.groups",
@@ -102,6 +104,7 @@ __all__ = [
     "CheckpointRef",
     "ClearToolResultsProcessor",
     "Conversation",
+    "Delegation",
     "EventKind",
     "Headroom",
     "HistoryGroup",

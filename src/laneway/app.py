@@ -11,6 +11,7 @@ from laneway.activities.agents import Agents
 from laneway.activities.references import Registry
 from laneway.client import LanewayClient
 from laneway.errors import ConfigurationError, InvalidInput
+from laneway.history.delegation import Delegation
 from laneway.history.lanes import check_name
 from laneway.settings import Settings
 from laneway.worker import run_worker
@@ -48,6 +49,15 @@ class Laneway:
                 )
         self._adapters = dict(agents)
         self._registry = Registry()
+        for name, adapter in agents.items():
+            delegates: Mapping[str, Delegation] = getattr(adapter, "delegates", {})
+            for delegate, delegation in delegates.items():
+                if delegation.agent not in agents:
+                    known = ", ".join(map(repr, sorted(agents)))
+                    raise ConfigurationError(
+                        f"agent {name!r} has the delegate {delegate!r}, which is agent {delegation.agent!r}: no such "
+                        f"agent is registered; registered: {known}"
+                    )
 
     @property
     def agents(self) -> Mapping[str, Adapter[Any]]:

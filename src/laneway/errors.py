@@ -8,6 +8,7 @@
     ├── UnknownAgent                  no agent of that name is registered here
     ├── LaneBusy                      the lane's queue refused the turn
     ├── TurnConflict                  the turn id is taken by another prompt
+    ├── DelegationFailed              work that was handed to another agent was not done
     ├── UnknownRequest                no turn waits for that request
     ├── AlreadyAnswered               another answer to the request came first
     ├── TurnError                     how an accepted turn ended, other than by its commit
@@ -42,6 +43,7 @@ __all__ = [
     "CheckpointCorrupt",
     "CheckpointLost",
     "ConfigurationError",
+    "DelegationFailed",
     "HistoryError",
     "HistoryProcessingError",
     "HistoryProcessingValidationError",
@@ -104,6 +106,10 @@ class LaneBusy(LanewayError):
 
 class TurnConflict(LanewayError):
     """The turn id was used before with another prompt."""
+
+
+class DelegationFailed(LanewayError):
+    """Work that was handed to another agent was not done, and its delegation says that the turn fails with it."""
 
 
 class UnknownRequest(LanewayError):

@@ -1,0 +1,1 @@
+"""Work that agents hand to other agents."""
