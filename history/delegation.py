@@ -93,9 +93,13 @@ class Delegation:
         """The JSON schema of the tool's parameters."""
         if self.parameters is not None:
             schema = dict(self.parameters)
-            properties = dict(schema.get("properties", {}))
+            properties: dict[str, object] = dict(schema.get("properties", {}))
         else:
-            brief = {"type": "string", "minLength": 1, "description": "All that the agent needs to know to do it."}
+            brief: dict[str, object] = {
+                "type": "string",
+                "minLength": 1,
+                "description": "All that the agent needs to know to do it.",
+            }
             properties = {"brief": brief}
             schema = {"type": "object", "required": ["brief"], "additionalProperties": False}
         if self.keep:
@@ -121,8 +125,9 @@ class Delegation:
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
         """Read what `to_data` gives."""
-        budget = data.get("budget")
-        return cls(**{**data, "budget": None if budget is None else RequestBudget.from_data(budget)})
+        given = dict(data)
+        budget = given.pop("budget", None)
+        return cls(budget=None if budget is None else RequestBudget.from_data(budget), **given)
 
 
 def tools_of(delegates: Mapping[str, Delegation]) -> dict[str, str]:

@@ -52,12 +52,12 @@ def _watched_store(scratch: Scratch) -> type[HistoryStore]:
             if name.startswith("j"):
                 ledger.write(LineKind.TOOL_KEPT, turn=fence.turn_id, call=name)
             messages = [json.loads(entry.payload) for entry in entries]
-            answers = [message for message in messages if message["kind"] == "response"]
-            for answer in answers:
+            responses = [message for message in messages if message["kind"] == "response"]
+            for answer in responses:
                 calls = sum(part["part_kind"] == "tool-call" for part in answer["parts"])
                 # A model request and its batch of tools take two steps.
                 ledger.write(LineKind.MODEL_STAGED, turn=fence.turn_id, call=str(fence.step // 2 + 1), tools=calls)
-            if answers:
+            if responses:
                 await gates.hold(Gate.STAGED)
             return staged
 
