@@ -15,6 +15,7 @@ from hashlib import blake2b
 from typing import Generic, Protocol, TypeVar
 
 from laneway.activities.account import TurnAccount
+from laneway.activities.archive import TurnArchive
 from laneway.activities.capabilities import Capability
 from laneway.activities.journal import ToolJournal
 from laneway.activities.scope_in_force import ScopeInForce
@@ -115,6 +116,7 @@ class StepWork(Generic[M]):
         stage: keeps what the step has come to so far, before it is done. What is staged is never asked of a model
             again.
         emit: says something on the lane's stream.
+        archive: where what does not stay in history is put, and read back from.
         account: what the turn may spend. An adapter with the capability `budgets` asks it with `request` before each
             model request, tells it with `settle` what that took, and asks it with `tool_calls` before the calls of a
             response are made. Its own budget is its attribute `budget`.
@@ -138,6 +140,7 @@ class StepWork(Generic[M]):
     stage: Callable[[StepResult[M]], Awaitable[None]]
     emit: Callable[[EventKind, Mapping[str, object]], None] = field(repr=False)
     opening: str = ""
+    archive: TurnArchive | None = field(default=None, repr=False)
     account: TurnAccount = field(default_factory=TurnAccount, repr=False)
     answers: Sequence[Answered] = ()
     scope: ScopeInForce = field(default_factory=ScopeInForce)

@@ -27,6 +27,7 @@ from typing_extensions import TypeVar
 
 from laneway.activities import pydantic_contract
 from laneway.activities.adapter import Capability, RetryPolicy, StepResult, StepWork
+from laneway.activities.pydantic_archive import ArchiveReader, archive_before
 from laneway.activities.pydantic_budget import BudgetGate
 from laneway.activities.pydantic_editing import Continuity, describe, edit, native_prefix, ties_reasoning
 from laneway.activities.pydantic_framing import FramingMemory, FramingWatch
@@ -47,10 +48,11 @@ from laneway.activities.pydantic_run import (
     runs_tools,
 )
 from laneway.activities.pydantic_summary import Processors, PydanticText, is_cut_off, one_processor
-from laneway.activities.pydantic_tools import LaneCapability, StreamingLaneCapability
+from laneway.activities.pydantic_tools import LaneCapability, ResultLimit, StreamingLaneCapability
 from laneway.activities.pydantic_waiting import allow_deferral, delegate_tools, requests_of
 from laneway.activities.retries import SerializationFailed
 from laneway.errors import ConfigurationError, InvalidInput
+from laneway.history.archival import READ_TOOL, HistoryArchiveSettings
 from laneway.history.budget import RequestBudget
 from laneway.history.callbacks import callback_name
 from laneway.history.context import HistoryProcessorCondition
@@ -87,6 +89,10 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         stream: whether model requests are streamed, so that text is seen as it comes. None: where the model can.
         history: in place of native history, how many of the last messages of the conversation's text thread each turn
             begins with; see docs/windows.md.
+        history_archive: archives old tool exchanges of long turns, and tool results that are too large; see
+            docs/archival.md. None for neither.
+        max_tool_result_bytes: how large a tool's result may be, as JSON, to enter history. A larger one is archived, or
+            fails the turn with ToolOutputTooLarge. None for any.
         history_processor: edits the history before every model request; several run in order. See docs/history.md.
         history_processor_condition: says before each request whether it does; always, where there is none.
         delegates: other agents of the application to which the model can hand work, by name. Their tools are part of
@@ -110,6 +116,8 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         retry_policy: RetryPolicy | None = None,
         stream: bool | None = None,
         history: TextWindow | None = None,
+        history_archive: HistoryArchiveSettings | None = None,
+        max_tool_result_bytes: int | None = 100_000,
         history_processor: Processors | None = None,
         history_processor_condition: HistoryProcessorCondition | None = None,
         delegates: Mapping[str, Delegation] | None = None,
@@ -138,6 +146,8 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         self._retry_policy = retry_policy or RetryPolicy()
         self._stream = stream
         self.text_window = history
+        self._archival = history_archive
+        self._max_result_bytes = max_tool_result_bytes
         history_processor = one_processor(history_processor)
         self.processing = HistoryProcessingSettings(history_processor, history_processor_condition)
         in_force([self.processing])
@@ -163,7 +173,9 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         return self._budget
 
     def contract(self) -> Mapping[str, object]:
-        return pydantic_contract.contract_of(self.agent, delegates=self.delegates)
+        contract = pydantic_contract.contract_of(self.agent, delegates=self.delegates)
+        # Its tool is part of what models are sent.
+        return contract if self._archival is None else {**contract, "archive": READ_TOOL}
 
     # Messages ---------------------------------------------------------------------------------------------------------
 
@@ -253,7 +265,12 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         live = int(str(work.extras.get("live", 0))) if state is None else state.live
         continuity = Continuity(f"{work.lane_id}:{work.checkpoint.epoch}", live)
         streaming = self._streams()
-        capability = (StreamingLaneCapability if streaming else LaneCapability)(work.journal, work.emit, work.answers)
+        archived = None if self._archival is None else work.archive
+        limit = None if self._max_result_bytes is None else ResultLimit(self._max_result_bytes, archived)
+        capability = (StreamingLaneCapability if streaming else LaneCapability)(
+            work.journal, work.emit, work.answers, limit
+        )
+        reader = None if archived is None else ArchiveReader(archived, self.decode)
         watch = PrefixWatch(self) if self._may_tie_reasoning() else None
         gate = BudgetGate(work.account) if work.account.is_limited else None
         memory = (
@@ -272,7 +289,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
             usage=None if state is None else state.usage,
             model_settings=continuity.settings,
             # In this order: the budget is asked about what is sent in the end.
-            capabilities=[one for one in (capability, watch, memory, gate) if one is not None],
+            capabilities=[one for one in (capability, reader, watch, memory, gate) if one is not None],
             toolsets=self._delegate_tools or None,
             infer_name=False,
         ) as run:
@@ -356,6 +373,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
     async def _edit(self, run: AgentRun[DepsT, Any], node: Any, growth: Growth) -> None:
         """Let the history processor in force edit what the node is about to send."""
         messages = run.ctx.state.message_history
+        await self._archive(run, node, growth)
         processing = in_force([self.processing, growth.work.scope.processing])
         if processing.processor is None:
             growth.begin(messages)
@@ -387,6 +405,27 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         if outcome.verdict == "accepted":
             messages[:], node.request = outcome.messages[:-1], outcome.messages[-1]
         growth.begin(messages)
+
+    async def _archive(self, run: AgentRun[DepsT, Any], node: Any, growth: Growth) -> None:
+        if self._archival is None:
+            return
+        messages = run.ctx.state.message_history
+        outcome = await archive_before(
+            growth.work,
+            self._archival,
+            owner=self,
+            model=run.ctx.deps.model,
+            encode=self.encode,
+            messages=messages,
+            entries=growth.known(messages),
+            request=node.request,
+            request_index=run.ctx.state.run_step + 1,
+            live=growth.continuity.live,
+        )
+        if outcome is not None:
+            growth.archived = outcome
+            messages[:], node.request = outcome.messages[:-1], outcome.messages[-1]
+            growth.continuity.live = len(messages) + 1
 
     def _is_plain(self, run: AgentRun[DepsT, Any]) -> bool:
         """Whether an answer becomes the output without code of the user's: then the commit itself stages it."""

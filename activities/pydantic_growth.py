@@ -16,6 +16,7 @@ from laneway.activities.pydantic_editing import Continuity, describe
 from laneway.activities.pydantic_run import capture, common_prefix, is_end
 from laneway.history.editing import EditOutcome, EditReceipt
 from laneway.history.origins import EntryMetadata
+from laneway.history.prefix import RELEASE
 from laneway.history.records import TurnUsage
 
 __all__ = ["Growth", "text_of", "usage_of"]
@@ -32,6 +33,7 @@ class Growth:
         continuity: what of the provider's own state may be used.
         prefix: names what the lane's last request carried before its messages; None where no model asks for that.
         framing: how many tokens the lane's last request carried beside its messages; 0 where nobody has looked.
+        archived: what exact archival did, until that is staged.
         edited: what history processing did, until that is staged.
         released: what became of reasoning that no longer fitted its prefix, until that is staged.
     """
@@ -42,6 +44,7 @@ class Growth:
     continuity: Continuity
     prefix: str | None = None
     framing: int = 0
+    archived: EditOutcome[ModelMessage] | None = None
     edited: EditOutcome[ModelMessage] | None = None
     released: EditOutcome[ModelMessage] | None = None
 
@@ -75,26 +78,28 @@ class Growth:
         return outcome.messages
 
     def _rewrites(self) -> list[EditOutcome[ModelMessage]]:
-        outcomes = (self.edited, self.released)
+        outcomes = (self.archived, self.edited, self.released)
         return [outcome for outcome in outcomes if outcome is not None and outcome.verdict == "accepted"]
 
     def _receipts(self) -> tuple[EditReceipt, ...]:
         receipts = [outcome.receipt for outcome in self._rewrites() if outcome.receipt is not None]
+        kept: list[EditReceipt] = []
         if self.edited is not None and self.edited.verdict == "no-op" and self.edited.receipt is not None:
-            return (self.edited.receipt, *receipts)  # it asked a model in vain
+            kept = [self.edited.receipt]  # it asked a model in vain
         if len(receipts) < 2:
-            return tuple(receipts)
-        # Both are staged as one epoch, so they are one rewrite.
-        edit, release = receipts
-        return (
-            replace(
-                edit,
-                groups_after=release.groups_after,
-                entries_after=release.entries_after,
-                tokens_after=release.tokens_after,
-                released_reasoning=(*edit.released_reasoning, *release.released_reasoning),
-            ),
+            return (*kept, *receipts)
+        # All are staged as one epoch, so they are one rewrite.
+        last = receipts[-1]
+        whole = replace(
+            receipts[0],
+            processor=", ".join(dict.fromkeys(one.processor for one in receipts if one.processor != RELEASE)),
+            groups_after=last.groups_after,
+            entries_after=last.entries_after,
+            tokens_after=last.tokens_after,
+            released_reasoning=tuple(name for one in receipts for name in one.released_reasoning),
+            calls=tuple(call for one in receipts for call in one.calls),
         )
+        return (*kept, whole)
 
     def _is_kept(self, messages: Sequence[ModelMessage]) -> bool:
         """Whether the history only grew. A rewrite writes it anew, wherever it changed it."""
@@ -105,7 +110,7 @@ class Growth:
         if result.rewritten is not None:
             self.base = 0
         self.stored = tuple(run.ctx.state.message_history)
-        self.edited = self.released = None
+        self.archived = self.edited = self.released = None
 
     def result(
         self, run: AgentRun[Any, Any], node: Any, *, usage_before: RunUsage | None = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelMessage
@@ -22,12 +22,9 @@ from laneway.activities.pydantic_editing import DIALECT, request_of, ties_reason
 from laneway.activities.pydantic_growth import Growth
 from laneway.errors import HistoryProcessingValidationError
 from laneway.history.editing import EditOutcome
-from laneway.history.prefix import release_reasoning
+from laneway.history.prefix import RELEASE, release_reasoning
 
 __all__ = ["PrefixWatch", "prefix_of"]
-
-RELEASE: Final = "laneway:bound_reasoning"
-"""What receipts of a release name in place of a processor."""
 
 
 def prefix_of(parameters: ModelRequestParameters) -> str:

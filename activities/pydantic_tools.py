@@ -7,7 +7,7 @@ counters, hooks, usage) happens again when a finished call is answered from the 
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 from pydantic import TypeAdapter
@@ -29,14 +29,16 @@ from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunCont
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 from pydantic_core import PydanticSerializationError, to_json
 
+from laneway.activities.archive import TurnArchive, too_large
 from laneway.activities.journal import ToolJournal
 from laneway.activities.pydantic_run import JSON_FORM, CallQueue
 from laneway.activities.pydantic_waiting import deferred_result, results_for
 from laneway.activities.retries import SerializationFailed
+from laneway.history.archival import READ_TOOL
 from laneway.history.records import EventKind
 from laneway.history.requests import Answered
 
-__all__ = ["Emit", "LaneCapability", "StreamingLaneCapability"]
+__all__ = ["Emit", "LaneCapability", "ResultLimit", "StreamingLaneCapability"]
 
 Emit = Callable[[EventKind, Mapping[str, object]], None]
 
@@ -89,11 +91,53 @@ def _encode(tool: str, finished: _Finished) -> bytes:
         ) from error
 
 
+@dataclass(frozen=True)
+class ResultLimit:
+    """How large a tool's result may be in history.
+
+    Attributes:
+        max_bytes: as JSON.
+        archived: where a larger one is put; None where it fails the turn.
+    """
+
+    max_bytes: int
+    archived: TurnArchive | None
+
+    async def kept(self, tool: str, finished: _Finished) -> _Finished:
+        """What of a result enters history.
+
+        Raises:
+            ToolOutputTooLarge: it is too large, and is not archived.
+        """
+        if isinstance(finished, _Deferred):
+            return finished
+        value: object
+        if isinstance(finished, _Returned):
+            value = finished.content
+        elif isinstance(finished, _ReturnedRich):
+            value = [finished.result.return_value, finished.result.content]
+        else:
+            value = finished.message
+        try:
+            stored = to_json(value, bytes_mode="base64", inf_nan_mode="constants")
+        except (PydanticSerializationError, TypeError, ValueError, RecursionError):
+            return finished  # refused by name, where it is journaled
+        if len(stored) <= self.max_bytes:
+            return finished
+        if self.archived is None:
+            raise too_large(tool, len(stored), self.max_bytes)
+        text = await self.archived.instead_of(tool, stored)
+        if isinstance(finished, _Raised):
+            return replace(finished, message=text)
+        return _Returned(text, queued=finished.queued)
+
+
 @dataclass
 class _JournaledToolset(WrapperToolset[Any]):
     journal: ToolJournal
     emit: Emit
     answers: Sequence[Answered] = ()
+    limit: ResultLimit | None = None
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
@@ -110,6 +154,8 @@ class _JournaledToolset(WrapperToolset[Any]):
         shown = {"tool": name, "call_id": ctx.tool_call_id, "arguments": arguments.decode()[:2000]}
         self.emit(EventKind.TOOL_CALLED, shown)
         finished = await self._call(name, tool_args, ctx, tool)
+        if self.limit is not None and name != READ_TOOL:
+            finished = await self.limit.kept(name, finished)
         done = await self.journal.finish(key, _encode(name, finished))
         outcome = "deferred" if isinstance(finished, _Deferred) else getattr(finished, "error", "returned")
         self.emit(EventKind.TOOL_FINISHED, {"tool": name, "call_id": ctx.tool_call_id, "outcome": outcome})
@@ -168,14 +214,17 @@ def _kind_of(value: object) -> str:
 class LaneCapability(AbstractCapability[Any]):
     """Gives a run its journaled tools, and the answers to what it waited for."""
 
-    def __init__(self, journal: ToolJournal, emit: Emit, answers: Sequence[Answered] = ()) -> None:
+    def __init__(
+        self, journal: ToolJournal, emit: Emit, answers: Sequence[Answered] = (), limit: ResultLimit | None = None
+    ) -> None:
         super().__init__()
+        self.limit = limit
         self.journal = journal
         self.emit = emit
         self.answers = answers
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
-        return _JournaledToolset(toolset, self.journal, self.emit, self.answers)
+        return _JournaledToolset(toolset, self.journal, self.emit, self.answers, self.limit)
 
     async def handle_deferred_tool_calls(
         self, ctx: RunContext[Any], *, requests: DeferredToolRequests

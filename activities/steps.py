@@ -25,6 +25,7 @@ from temporalio.exceptions import ApplicationError
 from laneway.activities.account import TurnAccount
 from laneway.activities.adapter import IMPORT_MARK, Adapter, StepResult, StepWork, Windowed
 from laneway.activities.agents import Agents
+from laneway.activities.archive import TurnArchive
 from laneway.activities.delegating import Delegating, children_of, kept_after
 from laneway.activities.journal import ToolJournal
 from laneway.activities.publisher import StepPublisher
@@ -367,6 +368,7 @@ class Steps:
             emit=publisher.emit,
             scope=attempt.scope,
             opening=attempt.opening,
+            archive=TurnArchive(self._store.archives, fence),
         )
 
     def _tail(self, attempt: _Attempt, result: StepResult[Any]) -> tuple[CheckpointRef, list[StoredEntry]]:

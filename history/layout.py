@@ -13,6 +13,8 @@
     <prefix>:{<lane id>}:spent              hash    what all ended turns have spent: r requests, t tool calls, i input
                                                     tokens; b the budget that the conversation was given last
     <prefix>:{<lane id>}:spent:<turn id>    hash    the same of a turn that has a budget, and each charge (below)
+    <prefix>:{<lane id>}:archive            hash    reference → what was archived
+    <prefix>:{<lane id>}:archive:<turn id>  hash    the same of an unfinished turn
     <prefix>:{<lane id>}:thread             list    messages of the text thread, where an adapter has a text window
     <prefix>:{<lane id>}:events             stream  what happens, live, and did in the last turns; trimmed
     <prefix>:{<lane id>}:waits              string  the turn that waits for requests, or did last
@@ -138,6 +140,15 @@ class LaneNames:
         return self.base + "wake"
 
     @property
+    def archive(self) -> str:
+        """What turns that committed have archived."""
+        return self.base + "archive"
+
+    def archive_of(self, turn_id: str) -> str:
+        """What an unfinished turn has archived."""
+        return f"{self.base}archive:{turn_id}"
+
+    @property
     def thread(self) -> str:
         """The text thread."""
         return self.base + "thread"
@@ -213,8 +224,8 @@ _FORGET = """
 local once = redis.call('HGET', turn, 'once')
 local function forget(epoch)
   if not once then return end
-  for _, key in ipairs({head, turns, events, base .. 'spent', base .. 'thread', base .. 'epoch:' .. epoch}) do
-    redis.call('EXPIRE', key, once)
+  for _, name in ipairs({'head', 'turns', 'events', 'spent', 'thread', 'archive', 'epoch:' .. epoch}) do
+    redis.call('EXPIRE', base .. name, once)
   end
 end
 """
@@ -314,8 +325,8 @@ if epoch ~= '' then
 else
   redis.call('HSET', turn, field, value)
 end
-local keys = {turn, base .. 'spent:' .. id}
-if staged then keys[3] = base .. 'stage:' .. id .. ':' .. staged end
+local keys = {turn, base .. 'spent:' .. id, base .. 'archive:' .. id}
+if staged then keys[4] = base .. 'stage:' .. id .. ':' .. staged end
 for _, key in ipairs(keys) do
   if fields > 0 then redis.call('PERSIST', key) else redis.call('EXPIRE', key, ttl) end
 end
@@ -383,6 +394,13 @@ redis.call('HSET', head, 'v', tonumber(now_at) + 1, 'e', new, 'n', ARGV[11], 'd'
 local number = redis.call('HLEN', turns) + 1
 redis.call('HSET', turns, id, number .. '|' .. ARGV[14])
 count_spent(17)
+local archived = base .. 'archive:' .. id
+if redis.call('EXISTS', archived) == 1 then
+  for _, reference in ipairs(redis.call('HKEYS', archived)) do
+    redis.call('HSET', base .. 'archive', reference, redis.call('HGET', archived, reference))
+  end
+  redis.call('UNLINK', archived)
+end
 redis.call('UNLINK', turn)
 if redis.call('GET', base .. 'waits') == id then redis.call('UNLINK', base .. 'waits') end
 for at = 22, first - 1 do say(ARGV[at]) end
@@ -415,6 +433,7 @@ ABORT = (
 local staged = redis.call('HGET', turn, 'se')
 if staged then redis.call('UNLINK', base .. 'stage:' .. id .. ':' .. staged) end
 count_spent(10)
+redis.call('UNLINK', base .. 'archive:' .. id)
 redis.call('UNLINK', turn)
 if redis.call('GET', base .. 'waits') == id then redis.call('UNLINK', base .. 'waits') end
 local number = redis.call('HLEN', turns) + 1

@@ -6,6 +6,8 @@ Where nobody has edited anything, nobody but the engine can release it.
 
 from __future__ import annotations
 
+from typing import Final
+
 from laneway.history.assembly import estimated
 from laneway.history.dialect import MessageDialect, MessageT
 from laneway.history.editing import EditOutcome, EditRequest, receipt_of
@@ -13,7 +15,10 @@ from laneway.history.groups import find_groups
 from laneway.history.reasoning import release_bound_reasoning
 from laneway.history.views import view_of
 
-__all__ = ["release_reasoning"]
+__all__ = ["RELEASE", "release_reasoning"]
+
+RELEASE: Final = "laneway:bound_reasoning"
+"""What receipts of a release name in place of a processor."""
 
 
 def release_reasoning(

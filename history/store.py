@@ -39,6 +39,7 @@ from laneway.errors import (
 )
 from laneway.history import layout
 from laneway.history.accounts import Accounts
+from laneway.history.archives import Archives
 from laneway.history.checkpoints import DIGEST_BYTES, CheckpointRef, StoredEntry, decode_entries, encode_entries
 from laneway.history.heads import Fence, Head, LoadedTurn, TurnEnded, checked_entries, lost, pairs_of, read_head
 from laneway.history.lanes import LaneKey
@@ -101,6 +102,7 @@ class HistoryStore:
         self._answer: Any = script(layout.ANSWER)
         self._publish: Any = script(layout.PUBLISH)
         self.accounts = Accounts(redis, run=self._run, ask=_answer, names=self.names)
+        self.archives = Archives(redis, run=self._run, ask=_answer, names=self.names)
         self.threads = Threads(redis, run=self._run, ask=_answer, names=self.names)
         self._forget: Any = script(layout.FORGET_WAITING)
         self._seed: Any = script(layout.SEED)
@@ -157,7 +159,13 @@ class HistoryStore:
         bare = replace(record, output=None, error_message=None, attempts=())
         async with self._redis.pipeline(transaction=True) as pipe:
             pipe.unlink(
-                names.head, names.events, names.turn(record.turn_id), names.epoch(epoch), names.spent, names.thread
+                names.head,
+                names.events,
+                names.turn(record.turn_id),
+                names.epoch(epoch),
+                names.spent,
+                names.thread,
+                names.archive,
             )
             pipe.hset(names.turns, record.turn_id, b"%d|%s" % (record.number, bare.to_json()))
             pipe.expire(names.turns, _FORGOTTEN_AFTER)

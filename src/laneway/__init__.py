@@ -23,7 +23,9 @@ if TYPE_CHECKING:
         HistoryProcessingValidationError,
         LanewayError,
         RequestTooLarge,
+        ToolOutputTooLarge,
     )
+    from laneway.history.archival import HistoryArchiveSettings
     from laneway.history.budget import Headroom, RequestBudget
     from laneway.history.checkpoints import CheckpointRef
     from laneway.history.context import (
@@ -60,6 +62,7 @@ _HOMES = {
     "Delegation": "laneway.history.delegation",
     "EventKind": "laneway.history.records",
     "Headroom": "laneway.history.budget",
+    "HistoryArchiveSettings": "laneway.history.archival",
     "HistoryGroup": "laneway.history.groups",
     "HistoryOrigin": "laneway.history.origins",
     "HistoryProcessingError": "laneway.errors",
@@ -87,6 +90,7 @@ _HOMES = {
     "SlidingWindowProcessor": "laneway.history.processors",
     "SummarizationProcessor": "laneway.history.processors",
     "TextWindow": "laneway.history.threads",
+    "ToolOutputTooLarge": "laneway.errors",
     "Turn": "laneway.turns",
     "TurnRecord": "laneway.history.records",
     "TurnResult": "laneway.turns",
@@ -107,6 +111,7 @@ __all__ = [
     "Delegation",
     "EventKind",
     "Headroom",
+    "HistoryArchiveSettings",
     "HistoryGroup",
     "HistoryOrigin",
     "HistoryProcessingError",
@@ -134,6 +139,7 @@ __all__ = [
     "SlidingWindowProcessor",
     "SummarizationProcessor",
     "TextWindow",
+    "ToolOutputTooLarge",
     "Turn",
     "TurnRecord",
     "TurnResult",

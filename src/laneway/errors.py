@@ -24,6 +24,7 @@
     ├── HookError                     a hook failed, or answered what it may not
     │   └── HookTimedOut              it took too long
     ├── RequestTooLarge               the request would not fit its budget (code `fit-overflow`)
+    ├── ToolOutputTooLarge            a tool returned more than may enter history
     ├── BudgetExceeded                a budget of requests, tool calls or input tokens is used up
     └── HistoryError
         ├── HistoryProcessingError            the user's callback failed
@@ -57,6 +58,7 @@ __all__ = [
     "StaleTurn",
     "StoreError",
     "StoreFull",
+    "ToolOutputTooLarge",
     "TurnCancelled",
     "TurnConflict",
     "TurnDenied",
@@ -226,6 +228,10 @@ class BudgetExceeded(LanewayError):
         self.limit = limit
         self.consumed = consumed
         self.depth = depth
+
+
+class ToolOutputTooLarge(LanewayError):
+    """A tool returned more than `max_tool_result_bytes`, and nothing archives it. It did not enter history."""
 
 
 class HistoryError(LanewayError):

@@ -1,0 +1,1 @@
+"""Exact archival: what gives way to a checkpoint, and how it is read back."""
