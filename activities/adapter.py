@@ -19,6 +19,7 @@ from laneway.activities.archive import TurnArchive
 from laneway.activities.capabilities import Capability
 from laneway.activities.journal import ToolJournal
 from laneway.activities.scope_in_force import ScopeInForce
+from laneway.activities.turn_hooks import TurnHooks
 from laneway.history.checkpoints import CheckpointRef
 from laneway.history.editing import EditReceipt
 from laneway.history.origins import EntryMetadata
@@ -122,6 +123,7 @@ class StepWork(Generic[M]):
             response are made. Its own budget is its attribute `budget`.
         answers: what the steps directly before it waited for, oldest first, each with its answer.
         scope: what the scopes around the call say, inside of the adapter's own settings.
+        hooks: what an adapter with the capability `hooks` asks before a model request and a tool, and tells after it.
     """
 
     conversation: str
@@ -144,6 +146,7 @@ class StepWork(Generic[M]):
     account: TurnAccount = field(default_factory=TurnAccount, repr=False)
     answers: Sequence[Answered] = ()
     scope: ScopeInForce = field(default_factory=ScopeInForce)
+    hooks: TurnHooks = field(default_factory=TurnHooks, repr=False)
 
 
 class Adapter(Protocol[M]):
@@ -174,6 +177,10 @@ class Adapter(Protocol[M]):
         Raises:
             InvalidInput: the framework does not take it.
         """
+        ...
+
+    def decode_prompt(self, prompt: bytes) -> object:
+        """The prompt that `encode_prompt` was given."""
         ...
 
     def encode(self, message: M) -> bytes:

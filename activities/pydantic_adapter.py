@@ -7,7 +7,7 @@ import inspect
 import warnings
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Generic, cast
@@ -27,14 +27,18 @@ from typing_extensions import TypeVar
 
 from laneway.activities import pydantic_contract
 from laneway.activities.adapter import Capability, RetryPolicy, StepResult, StepWork
+from laneway.activities.hooks import Hooks
+from laneway.activities.profiles import RunProfile
 from laneway.activities.pydantic_archive import ArchiveReader, archive_before
 from laneway.activities.pydantic_budget import BudgetGate
 from laneway.activities.pydantic_editing import Continuity, describe, edit, native_prefix, ties_reasoning
 from laneway.activities.pydantic_framing import FramingMemory, FramingWatch
 from laneway.activities.pydantic_growth import Growth, text_of, usage_of
+from laneway.activities.pydantic_hooks import tell_answer
 from laneway.activities.pydantic_import import read_import, stored_import
 from laneway.activities.pydantic_models import can_stream, stop_sdk_retries, told_apart
 from laneway.activities.pydantic_prefix import PrefixWatch
+from laneway.activities.pydantic_profile import ProfiledAgent
 from laneway.activities.pydantic_run import (
     JSON_FORM,
     CallQueue,
@@ -93,6 +97,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
             docs/archival.md. None for neither.
         max_tool_result_bytes: how large a tool's result may be, as JSON, to enter history. A larger one is archived, or
             fails the turn with ToolOutputTooLarge. None for any.
+        hooks: called around turns, model requests and tools; see docs/hooks.md.
         history_processor: edits the history before every model request; several run in order. See docs/history.md.
         history_processor_condition: says before each request whether it does; always, where there is none.
         delegates: other agents of the application to which the model can hand work, by name. Their tools are part of
@@ -118,6 +123,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         history: TextWindow | None = None,
         history_archive: HistoryArchiveSettings | None = None,
         max_tool_result_bytes: int | None = 100_000,
+        hooks: Hooks | None = None,
         history_processor: Processors | None = None,
         history_processor_condition: HistoryProcessorCondition | None = None,
         delegates: Mapping[str, Delegation] | None = None,
@@ -148,6 +154,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         self.text_window = history
         self._archival = history_archive
         self._max_result_bytes = max_tool_result_bytes
+        self.hooks = hooks
         history_processor = one_processor(history_processor)
         self.processing = HistoryProcessingSettings(history_processor, history_processor_condition)
         in_force([self.processing])
@@ -162,7 +169,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return frozenset({"approval", "budgets", "delegation", "history_processing", "streaming"})
+        return frozenset({"approval", "budgets", "delegation", "history_processing", "hooks", "profiles", "streaming"})
 
     @property
     def retry_policy(self) -> RetryPolicy:
@@ -268,7 +275,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         archived = None if self._archival is None else work.archive
         limit = None if self._max_result_bytes is None else ResultLimit(self._max_result_bytes, archived)
         capability = (StreamingLaneCapability if streaming else LaneCapability)(
-            work.journal, work.emit, work.answers, limit
+            work.journal, work.emit, work.answers, limit, work.hooks, work.step
         )
         reader = None if archived is None else ArchiveReader(archived, self.decode)
         watch = PrefixWatch(self) if self._may_tie_reasoning() else None
@@ -313,9 +320,18 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
     async def _step(
         self, run: AgentRun[DepsT, Any], node: Any, growth: Growth, *, streaming: bool
     ) -> StepResult[ModelMessage]:
+        hooks = growth.work.hooks
         said: tuple[tuple[EventKind, Mapping[str, object]], ...] = ()
-        if not isinstance(node, CallToolsNode):
+        if isinstance(node, CallToolsNode):
+            # The attempt before may have ended between the answer's stage and those who are told of it.
+            await tell_answer(run, node, hooks, step=growth.work.step)
+        else:
             await self._edit(run, node, growth)
+            await hooks.before_model_request(
+                step=growth.work.step,
+                request_index=run.ctx.state.run_step + 1,
+                model_id=run.ctx.deps.model.model_id,
+            )
             before = deepcopy(run.ctx.state.usage)
             try:
                 node = await run.next(node)
@@ -325,15 +341,19 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
             if not streaming and isinstance(node, CallToolsNode) and (text := text_of(node.model_response)):
                 said = ((EventKind.TEXT_DELTA, {"text": text}),)
             result = replace(growth.result(run, node, usage_before=before), said=said)
-            if not isinstance(node, CallToolsNode) or runs_tools(run, cast("Any", node)):
+            if not isinstance(node, CallToolsNode):
                 return result
-            if not self._is_plain(run):
+            calls, told = runs_tools(run, cast("Any", node)), hooks.has("after_model_request")
+            if told or not (calls or self._is_plain(run)):
                 # Code of the user's comes next: the answer must be safe before it.
                 for kind, data in said:
                     growth.work.emit(kind, data)
                 said = ()
                 await growth.work.stage(result)
                 growth.is_staged(result, run)
+                await tell_answer(run, node, hooks, step=growth.work.step)
+            if calls:
+                return growth.result(run, node, usage_before=before) if told else result
         await growth.work.account.tool_calls(calls_of(run, node))
         allow_deferral(run)
         last: Any = await run.next(cast("Any", node))
@@ -447,6 +467,14 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
     def _may_tie_reasoning(self) -> bool:
         model = self.agent.model
         return not isinstance(model, Model) or ties_reasoning(model)
+
+    # Profiles ---------------------------------------------------------------------------------------------------------
+
+    def with_profile(self, profile: RunProfile) -> PydanticAdapter[DepsT, OutputT]:
+        """The same adapter, whose agent runs under a profile."""
+        under = copy(self)
+        under.agent = cast("Any", ProfiledAgent(self.agent, profile))
+        return under
 
     # Resources --------------------------------------------------------------------------------------------------------
 

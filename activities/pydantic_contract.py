@@ -89,7 +89,8 @@ def _settings(settings: object) -> object:
     if settings is None:
         return {}
     if callable(settings):
-        return "computed"
+        over = getattr(settings, "laid_over", None)  # a profile's, which are known
+        return "computed" if over is None else ["computed", _settings(over)]
     kept = {k: v for k, v in cast("Mapping[str, object]", settings).items() if k not in _NOT_OF_THE_CONTRACT}
     return to_jsonable_python(kept, fallback=lambda value: type(value).__name__)
 

@@ -30,10 +30,12 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 from pydantic_core import PydanticSerializationError, to_json
 
 from laneway.activities.archive import TurnArchive, too_large
+from laneway.activities.hooks import AfterTool, BeforeTool
 from laneway.activities.journal import ToolJournal
 from laneway.activities.pydantic_run import JSON_FORM, CallQueue
 from laneway.activities.pydantic_waiting import deferred_result, results_for
 from laneway.activities.retries import SerializationFailed
+from laneway.activities.turn_hooks import TurnHooks
 from laneway.history.archival import READ_TOOL
 from laneway.history.records import EventKind
 from laneway.history.requests import Answered
@@ -138,6 +140,8 @@ class _JournaledToolset(WrapperToolset[Any]):
     emit: Emit
     answers: Sequence[Answered] = ()
     limit: ResultLimit | None = None
+    hooks: TurnHooks = field(default_factory=TurnHooks)
+    step: int = 0
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
@@ -150,16 +154,36 @@ class _JournaledToolset(WrapperToolset[Any]):
             finished = _finished.validate_json(done)
             if isinstance(ctx.pending_messages, CallQueue):
                 ctx.pending_messages.again(finished.queued)
+            await self._tell(name, tool_args, ctx, finished, key)
             return self._answer(finished, ctx)
+        reason = await self._ask(name, tool_args, ctx, key)
         shown = {"tool": name, "call_id": ctx.tool_call_id, "arguments": arguments.decode()[:2000]}
         self.emit(EventKind.TOOL_CALLED, shown)
-        finished = await self._call(name, tool_args, ctx, tool)
+        finished = await self._call(name, tool_args, ctx, tool) if reason is None else _Raised("failed", reason)
         if self.limit is not None and name != READ_TOOL:
             finished = await self.limit.kept(name, finished)
         done = await self.journal.finish(key, _encode(name, finished))
-        outcome = "deferred" if isinstance(finished, _Deferred) else getattr(finished, "error", "returned")
-        self.emit(EventKind.TOOL_FINISHED, {"tool": name, "call_id": ctx.tool_call_id, "outcome": outcome})
+        shown = {"tool": name, "call_id": ctx.tool_call_id, "outcome": _outcome(finished)}
+        self.emit(EventKind.TOOL_FINISHED, shown)
+        await self._tell(name, tool_args, ctx, finished, key)
         return self._answer(_finished.validate_json(done), ctx)
+
+    async def _ask(self, name: str, arguments: dict[str, Any], ctx: RunContext[Any], key: str) -> str | None:
+        """Why the tool may not run; None where it may."""
+        if not self.hooks.has("before_tool"):
+            return None
+        call_id, place = ctx.tool_call_id or "", self.hooks.place
+        event = BeforeTool(**place, step=self.step, tool=name, call_id=call_id, arguments=arguments)
+        return await self.hooks.ask("before_tool", event, key=f"{self.hooks.episode}:{key}")
+
+    async def _tell(
+        self, name: str, arguments: dict[str, Any], ctx: RunContext[Any], finished: _Finished, key: str
+    ) -> None:
+        if not self.hooks.has("after_tool"):
+            return
+        call_id, place, outcome = ctx.tool_call_id or "", self.hooks.place, _outcome(finished)
+        event = AfterTool(**place, step=self.step, tool=name, call_id=call_id, arguments=arguments, outcome=outcome)
+        await self.hooks.ask("after_tool", event, key=f"{self.hooks.episode}:{key}")
 
     def _answer(self, finished: _Finished, ctx: RunContext[Any]) -> Any:
         match finished:
@@ -211,20 +235,32 @@ def _kind_of(value: object) -> str:
     return type(value).__qualname__
 
 
+def _outcome(finished: _Finished) -> str:
+    return "deferred" if isinstance(finished, _Deferred) else getattr(finished, "error", "returned")
+
+
 class LaneCapability(AbstractCapability[Any]):
     """Gives a run its journaled tools, and the answers to what it waited for."""
 
     def __init__(
-        self, journal: ToolJournal, emit: Emit, answers: Sequence[Answered] = (), limit: ResultLimit | None = None
+        self,
+        journal: ToolJournal,
+        emit: Emit,
+        answers: Sequence[Answered] = (),
+        limit: ResultLimit | None = None,
+        hooks: TurnHooks | None = None,
+        step: int = 0,
     ) -> None:
         super().__init__()
         self.limit = limit
         self.journal = journal
         self.emit = emit
         self.answers = answers
+        self.hooks = hooks or TurnHooks()
+        self.step = step
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
-        return _JournaledToolset(toolset, self.journal, self.emit, self.answers, self.limit)
+        return _JournaledToolset(toolset, self.journal, self.emit, self.answers, self.limit, self.hooks, self.step)
 
     async def handle_deferred_tool_calls(
         self, ctx: RunContext[Any], *, requests: DeferredToolRequests

@@ -79,6 +79,10 @@ class Registry:
         self._versions[reference] = value
         return value
 
+    def has(self, name: str) -> bool:
+        """Whether a value is registered under a name."""
+        return name in self._values
+
     def capture(self, value: object, *, what: str) -> Reference:
         """The reference to a value, by which a worker finds it.
 

@@ -27,11 +27,14 @@ from laneway.activities.adapter import IMPORT_MARK, Adapter, StepResult, StepWor
 from laneway.activities.agents import Agents
 from laneway.activities.archive import TurnArchive
 from laneway.activities.delegating import Delegating, children_of, kept_after
+from laneway.activities.endings import Endings
 from laneway.activities.journal import ToolJournal
+from laneway.activities.profiles import ProfileSource
 from laneway.activities.publisher import StepPublisher
 from laneway.activities.references import UnknownReference
 from laneway.activities.retries import RetryStep, cause_of, decide
 from laneway.activities.scope_in_force import ScopeInForce
+from laneway.activities.turn_hooks import HookJournal, TurnHooks
 from laneway.activities.turn_scope import TurnScope
 from laneway.activities.wire import ABORT_TURN, RUN_STEP, AbortInput, Awaited, StepInput, StepOutcome
 from laneway.errors import (
@@ -88,6 +91,8 @@ class _Attempt:
     state: bytes | None
     tally: TurnTally
     scope: ScopeInForce
+    profile: ProfileSource
+    hooks: TurnHooks
     options: TurnOptions
     window: TextWindow | None
     opening: str = ""
@@ -133,6 +138,7 @@ class Steps:
         self._heartbeat_interval = heartbeat_interval
         self._mismatch_grace = mismatch_grace
         self._delegating = Delegating(store, agents)
+        self._endings = Endings(store, agents)
 
     @activity.defn(name=RUN_STEP)
     async def step(self, request: StepInput) -> StepOutcome:
@@ -148,6 +154,7 @@ class Steps:
                 return await self._take(request, fence)
             except TurnEnded as ended:
                 await self._drop_children(ended.record)
+                await self._endings.catch_up(lane, ended.record)
                 return StepOutcome(ended.record.outcome, request.v or 0)
             except StaleTurn as error:
                 # Another attempt goes on with the step, or did: this one's answer is not looked at.
@@ -185,8 +192,12 @@ class Steps:
             attempts=tuple(_failed_attempts(fields)),
             children=children_of(fields),
         )
+        hooks = self._endings.hooks_of(lane, request.t, fields.get("op"))
+        await self._endings.owe(hooks, lane, fields.get("op"))
         record = await self._store.abort(fence, record, decided=True)
         await self._drop_children(record)
+        if record.outcome == request.o:  # else a step ended it, which tells
+            await self._endings.tell(hooks, lane, record)
         return StepOutcome(record.outcome, 0)
 
     async def _drop_children(self, record: TurnRecord) -> None:
@@ -197,8 +208,7 @@ class Steps:
     # One attempt ------------------------------------------------------------------------------------------------------
 
     async def _take(self, request: StepInput, fence: Fence) -> StepOutcome:
-        adapter = await self._adapter(fence.lane)
-        attempt = await self._load(request, fence, adapter)
+        attempt = await self._load(request, fence)
         if f"s{request.n}" in attempt.turn.fields:
             return await self._staged_before(request, attempt)
         publisher = StepPublisher(
@@ -209,12 +219,13 @@ class Steps:
         )
         try:
             await self._gather_answers(request, attempt)
-            async with publisher, self._agents.running(fence.lane.agent):
+            async with publisher, self._agents.running(fence.lane.agent, attempt.profile):
                 if attempt.turn.fields["in"].startswith(IMPORT_MARK):
                     result = self._imported(attempt)
                 else:
+                    await self._ask_about_prompt(request, attempt)
                     await self._open(request, attempt)
-                    result = whole(attempt, await adapter.step(self._work(request, attempt, publisher)))
+                    result = whole(attempt, await attempt.adapter.step(self._work(request, attempt, publisher)))
                     for edit in result.edits:
                         kind = EventKind.HISTORY_REWRITTEN if edit.is_rewrite else EventKind.HISTORY_KEPT
                         publisher.emit(kind, asdict(edit))
@@ -231,14 +242,28 @@ class Steps:
         except Exception as error:
             return await self._failed_attempt(request, attempt, error)
 
-    async def _adapter(self, lane: LaneKey) -> Adapter[Any]:
-        with self._grace():
-            return self._agents.for_lane(lane)
+    async def _ask_about_prompt(self, request: StepInput, attempt: _Attempt) -> None:
+        """Let hooks edit or deny the prompt, before anything else sees it."""
+        if request.n == 0 and attempt.hooks.has("user_prompt_submit"):
+            fields, adapter = attempt.turn.fields, attempt.adapter
+            prompt = await attempt.hooks.prompt(
+                fields["in"], decode=adapter.decode_prompt, encode=adapter.encode_prompt
+            )
+            attempt.turn = replace(attempt.turn, fields={**fields, "in": prompt})
 
-    def _scope(self, fields: Mapping[str, bytes]) -> ScopeInForce:
-        options = TurnOptions.from_json(fields.get("op"))
-        with self._grace():
-            return TurnScope.from_data(options.scope).resolved(self._agents.registry)
+    def _hooks(self, fence: Fence, fields: Mapping[str, bytes], scope: ScopeInForce) -> TurnHooks:
+        async def keep(name: str, value: bytes, prompt: bytes | None) -> bytes | None:
+            return await self._store.decide(fence, f"h:{name}", value, prompt=prompt)
+
+        recorded = {name.removeprefix("h:"): value for name, value in fields.items() if name.startswith("h:")}
+        return TurnHooks(
+            () if scope.is_quiet else (*self._agents.hooks(fence.lane.agent), *scope.hooks),
+            fence.lane.conversation,
+            fence.lane.agent,
+            fence.turn_id,
+            first_of_episode(fields, fence.step),
+            HookJournal(recorded, keep),
+        )
 
     @contextmanager
     def _grace(self) -> Generator[None]:
@@ -251,7 +276,7 @@ class Steps:
                 raise ServiceUnavailable(str(error)) from error
             raise
 
-    async def _load(self, request: StepInput, fence: Fence, adapter: Adapter[Any]) -> _Attempt:
+    async def _load(self, request: StepInput, fence: Fence) -> _Attempt:
         held = self._cache.get(fence.lane.lane_id)
         step = fence.step
         turn = await self._store.load(
@@ -273,6 +298,11 @@ class Steps:
                 f"the prompt of turn {fence.turn_id!r} is missing from Redis. Nothing was sent; submit the turn again "
                 "under a new id"
             )
+        options = TurnOptions.from_json(turn.fields.get("op"))
+        said = TurnScope.from_data(options.scope)
+        with self._grace():
+            scope = said.resolved(self._agents.registry)
+            adapter = self._agents.for_lane(fence.lane, said.profile)
         committed = self._decoded(fence.lane, adapter, held, turn)
         messages, entries, size = list(committed.messages), list(committed.entries), committed.size_bytes
         if turn.stage_checkpoint.epoch != head.checkpoint.epoch:
@@ -280,10 +310,9 @@ class Steps:
         messages.extend(adapter.decode(entry.payload) for entry in turn.staged)
         entries.extend(EntryMetadata.from_stored(entry.metadata) for entry in turn.staged)
         tally, state = _latest(turn.fields, step)
-        options = TurnOptions.from_json(turn.fields.get("op"))
-        scope = self._scope(turn.fields)
+        fence = replace(fence, version=head.version)
         return _Attempt(
-            fence=replace(fence, version=head.version),
+            fence=fence,
             turn=turn,
             adapter=adapter,
             history=messages,
@@ -296,6 +325,8 @@ class Steps:
             scope=scope,
             options=options,
             window=getattr(adapter, "text_window", None),
+            profile=said.profile,
+            hooks=self._hooks(fence, turn.fields, scope),
         )
 
     async def _open(self, request: StepInput, attempt: _Attempt) -> None:
@@ -369,6 +400,7 @@ class Steps:
             scope=attempt.scope,
             opening=attempt.opening,
             archive=TurnArchive(self._store.archives, fence),
+            hooks=attempt.hooks,
         )
 
     def _tail(self, attempt: _Attempt, result: StepResult[Any]) -> tuple[CheckpointRef, list[StoredEntry]]:
@@ -513,6 +545,8 @@ class Steps:
             output_in_history=result.output_in_history,
             repairs=tuple(attempt.adapter.repairs_of(blob)) if blob.startswith(IMPORT_MARK) else (),
         )
+        lane, options = attempt.fence.lane, attempt.turn.fields.get("op")
+        await self._endings.owe(attempt.hooks, lane, options)
         record = await self._store.commit(
             attempt.fence,
             base=attempt.base,
@@ -524,11 +558,12 @@ class Steps:
             events=events,
         )
         assert record.checkpoint is not None
-        if attempt.fence.lane.is_once:
+        await self._endings.tell(attempt.hooks, lane, record)
+        if lane.is_once:
             return StepOutcome("committed", attempt.turn.head.version + 1)
         self._advance(attempt, result, entries)
         held = HeldHistory(record.checkpoint, tuple(attempt.history), tuple(attempt.entries), attempt.size_bytes)
-        self._cache.put(attempt.fence.lane.lane_id, held)
+        self._cache.put(lane.lane_id, held)
         return StepOutcome("committed", attempt.turn.head.version + 1)
 
     # Failures ---------------------------------------------------------------------------------------------------------
@@ -561,11 +596,15 @@ class Steps:
         record = replace(record, error_type=kind, error_message=message[:_MAX_ERROR_CHARS], attempts=tuple(attempts))
         if attempt is None:
             record = replace(record, children=children_of(await self._store.unfinished(fence.lane, request.t)))
+        options = None if attempt is None else attempt.turn.fields.get("op")
+        hooks = self._endings.hooks_of(fence.lane, request.t, options) if attempt is None else attempt.hooks
         try:
+            await self._endings.owe(hooks, fence.lane, options)
             record = await self._store.abort(fence, record)
         except StoreError as refused:
             raise ApplicationError(str(refused), type=refused.code) from refused
         await self._drop_children(record)
+        await self._endings.tell(hooks, fence.lane, record)
         return StepOutcome(record.outcome, request.v or 0)
 
     def _record(self, request: StepInput, attempt: _Attempt | None, *, tally: TurnTally) -> TurnRecord:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Self, cast
 
 from laneway.activities.adapter import Adapter
 from laneway.activities.capabilities import require
+from laneway.activities.hooks import ENDINGS, Hooks
+from laneway.activities.profiles import ProfileSource
 from laneway.activities.references import Reference, Registry
 from laneway.activities.scope_in_force import ScopeInForce
 from laneway.errors import ConfigurationError
 from laneway.history.processors import compose
 from laneway.history.scopes import INHERIT, CompactionInForce, HistoryProcessingSettings, Inherit, in_force
 
-__all__ = ["TurnScope", "check_scope", "processing_of"]
+__all__ = ["TurnScope", "check_hooks", "check_scope", "processing_of"]
 
 _PROCESSOR = "the history processor"
 _CONDITION = "the history condition"
+_HOOK = "the hook"
 
 
 Slot = Inherit | None | tuple[Reference, ...]
@@ -30,12 +34,17 @@ class TurnScope:
     Attributes:
         processor: the processors, which run in order; None for none; omitted for the adapter's.
         condition: the condition, likewise.
-        compaction: see `ScopeInForce`.
+        compaction, is_quiet: see `ScopeInForce`.
+        profile: what profiles change about how the agent runs.
+        hooks: the scopes' hooks, outermost first, each a `Reference`.
     """
 
     processor: Slot = INHERIT
     condition: Slot = INHERIT
     compaction: CompactionInForce | None = None
+    profile: ProfileSource = field(default_factory=ProfileSource)
+    hooks: tuple[Hooks, ...] = ()
+    is_quiet: bool = False
 
     @classmethod
     def of(cls, scope: ScopeInForce, registry: Registry) -> Self:
@@ -48,6 +57,9 @@ class TurnScope:
             processor=_captured(scope.processing.processor, registry, what=_PROCESSOR),
             condition=_captured(scope.processing.condition, registry, what=_CONDITION),
             compaction=scope.compaction,
+            profile=ProfileSource.of(scope.run, registry),
+            hooks=tuple(layer.with_each(lambda hook: registry.capture(hook, what=_HOOK)) for layer in scope.hooks),
+            is_quiet=scope.is_quiet,
         )
 
     def resolved(self, registry: Registry) -> ScopeInForce:
@@ -62,6 +74,9 @@ class TurnScope:
                 _resolved(self.condition, registry, what=_CONDITION),
             ),
             self.compaction,
+            run=self.profile.resolved(registry),
+            hooks=tuple(layer.with_each(lambda hook: registry.resolve(hook, what=_HOOK)) for layer in self.hooks),
+            is_quiet=self.is_quiet,
         )
 
     def to_data(self) -> Mapping[str, object]:
@@ -72,6 +87,15 @@ class TurnScope:
                 data[name] = None if slot is None else [str(reference) for reference in slot]
         if self.compaction is not None:
             data["n"] = self.compaction.threshold or 0
+        if self.profile.data:
+            data["f"] = self.profile.data
+        if self.hooks:
+            data["h"] = [
+                [layer.timeout.total_seconds(), {name: [str(one) for one in layer.of(name)] for name in layer.names}]
+                for layer in self.hooks
+            ]
+        if self.is_quiet:
+            data["q"] = 1
         return data
 
     @classmethod
@@ -84,7 +108,13 @@ class TurnScope:
             return None if data[name] is None else tuple(map(Reference.parse, data[name]))
 
         compaction = CompactionInForce(data["n"] or None) if "n" in data else None
-        return cls(slot("p"), slot("c"), compaction)
+        hooks = tuple(_hooks_of(seconds, by) for seconds, by in data.get("h", ()))
+        return cls(slot("p"), slot("c"), compaction, ProfileSource(data.get("f", {})), hooks, bool(data.get("q")))
+
+
+def _hooks_of(seconds: float, references: Mapping[str, Sequence[str]]) -> Hooks:
+    found: dict[str, Any] = {name: tuple(map(Reference.parse, texts)) for name, texts in references.items()}
+    return Hooks(**found, timeout=timedelta(seconds=seconds))
 
 
 def check_scope(adapter: Adapter[Any], scope: ScopeInForce, *, agent: str) -> None:
@@ -99,7 +129,22 @@ def check_scope(adapter: Adapter[Any], scope: ScopeInForce, *, agent: str) -> No
         require(adapter, "history_processing", agent=agent, what="history(processor=…, processor_condition=…)")
     if scope.compaction is not None:
         require(adapter, "native_compaction", agent=agent, what="history(compaction_mode='native')")
+    if not scope.run.is_empty:
+        require(adapter, "profiles", agent=agent, what="AgentProfile(model=…, tools=…)")
+    for layer in scope.hooks:
+        check_hooks(adapter, layer, agent=agent)
     in_force([processing_of(adapter), scope.processing])
+
+
+def check_hooks(adapter: Adapter[Any], hooks: Hooks, *, agent: str) -> None:
+    """Refuse hooks that an agent's adapter would never call.
+
+    Raises:
+        UnsupportedCapability: its adapter cannot do it.
+    """
+    inside = sorted(hooks.names - ENDINGS - {"user_prompt_submit"})
+    if inside:
+        require(adapter, "hooks", agent=agent, what=f"the hook {inside[0]}")
 
 
 def processing_of(adapter: Adapter[Any]) -> HistoryProcessingSettings[Any]:

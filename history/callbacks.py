@@ -24,7 +24,7 @@ from laneway.history.context import (
 )
 from laneway.history.dialect import MessageT
 
-__all__ = ["ask_condition", "call_processor", "callback_name", "refuse_reentry"]
+__all__ = ["ask_condition", "call_processor", "callback_name", "is_async", "refuse_reentry"]
 
 _RUNNING: ContextVar[tuple[object, ...]] = ContextVar("laneway_history_processors", default=())
 
@@ -82,7 +82,7 @@ async def call_processor(
     """
     with _running(owner):
         try:
-            if _is_async(processor):
+            if is_async(processor):
                 result: object = processor(context)
             else:
                 result = await asyncio.to_thread(processor, context)
@@ -113,7 +113,8 @@ def _running(owner: object) -> Generator[None]:
         _RUNNING.reset(token)
 
 
-def _is_async(callback: Callable[..., object]) -> bool:
+def is_async(callback: Callable[..., object]) -> bool:
+    """Whether calling it gives something to await, so that it need not go to a thread."""
     while isinstance(callback, functools.partial):
         callback = callback.func
     return inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(type(callback).__call__)

@@ -18,6 +18,7 @@
     <prefix>:{<lane id>}:thread             list    messages of the text thread, where an adapter has a text window
     <prefix>:{<lane id>}:events             stream  what happens, live, and did in the last turns; trimmed
     <prefix>:{<lane id>}:waits              string  the turn that waits for requests, or did last
+    <prefix>:{<lane id>}:owed:<turn id>     string  what a turn went by whose end its hooks were not told of yet
     <prefix>:{<lane id>}:wake               channel told the id of each new event, or when a turn ends `end:<turn id>`,
                                                     a line break and the turn's record as it is stored
 
@@ -33,6 +34,7 @@ Fields of an unfinished turn:
     s<k>, m<k>  what step k staged when it was done, and between its model's answer and its end
     j<k>:<call> the journal of step k's tool call
     a<k>        the latest attempt at step k that has begun, where it is not the first
+    h:<hook>    what a hook has decided
     f<k>:<n>    how attempt n at step k failed
     w<k>        the ids of the requests that step k ended waiting for, as JSON
     q:<id>      a request
@@ -60,6 +62,7 @@ __all__ = [
     "ABORT",
     "ANSWER",
     "COMMIT",
+    "DECIDE",
     "DROP_HISTORY",
     "DROP_INPUT",
     "FENCE",
@@ -165,6 +168,10 @@ class LaneNames:
     def epoch(self, epoch: int) -> str:
         """The entries of a cache epoch."""
         return f"{self.base}epoch:{epoch}"
+
+    def owed(self, turn_id: str) -> str:
+        """What a turn went by whose end its hooks were not told of yet."""
+        return f"{self.base}owed:{turn_id}"
 
     def turn(self, turn_id: str) -> str:
         """An unfinished turn."""
@@ -346,6 +353,20 @@ local held = redis.call('HGET', turn, 'r:' .. ARGV[8])
 if held then return {'exists', held} end
 redis.call('HSET', turn, 'r:' .. ARGV[8], ARGV[9])
 say(ARGV[10])
+return {'ok'}
+"""
+)
+
+# ARGV 8: field. 9: value. 10: the prompt from now on, empty for the one that there is. First write wins.
+DECIDE = (
+    STRICT
+    + FENCE
+    + """
+local held = redis.call('HGET', turn, ARGV[8])
+if held then return {'exists', held} end
+if redis.call('HEXISTS', turn, 'p') == 0 then return {'stale', 'gone'} end
+redis.call('HSET', turn, ARGV[8], ARGV[9])
+if ARGV[10] ~= '' then redis.call('HSET', turn, 'in', ARGV[10]) end
 return {'ok'}
 """
 )

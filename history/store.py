@@ -97,6 +97,7 @@ class HistoryStore:
         self._drop_input: Any = script(layout.DROP_INPUT)
         self._load: Any = script(layout.LOAD)
         self._stage: Any = script(layout.STAGE)
+        self._decide: Any = script(layout.DECIDE)
         self._commit: Any = script(layout.COMMIT)
         self._abort: Any = script(layout.ABORT)
         self._answer: Any = script(layout.ANSWER)
@@ -278,6 +279,28 @@ class HistoryStore:
                 f"turn {turn_id!r} has no request {request!r}: `laneway pending` lists what is waited for"
             )
         return Answer.from_json(rest[0]) if said == layout.Answer.EXISTS else None
+
+    async def decide(self, fence: Fence, name: str, value: bytes, *, prompt: bytes | None = None) -> bytes | None:
+        """Keep a decision about an unfinished turn, and the prompt that it leads to in place of the one there is.
+
+        Returns:
+            what was decided before (then nothing was written: the first decision stays) or None.
+        """
+        answer, *rest = await self._run(self._decide, fence, name, value, prompt or b"")
+        return cast("bytes", rest[0]) if answer == layout.Answer.EXISTS else None
+
+    async def owe(self, lane: LaneKey, turn_id: str, options: bytes) -> None:
+        """Note, before a turn ends, that its hooks are to be told of its end; `options` are what it went by."""
+        await _answer(self._redis.set(self.names(lane).owed(turn_id), options, ex=self._stage_ttl))
+
+    async def owed(self, lane: LaneKey, turn_id: str) -> bytes | None:
+        """What a turn went by whose end its hooks were not told of yet; None where they were, or there are none."""
+        options: bytes | None = await _answer(self._redis.get(self.names(lane).owed(turn_id)))
+        return options
+
+    async def settle(self, lane: LaneKey, turn_id: str) -> None:
+        """Note that they were told."""
+        await _answer(self._redis.unlink(self.names(lane).owed(turn_id)))
 
     async def commit(
         self,

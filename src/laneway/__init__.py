@@ -12,7 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from laneway.activities.adapter import RetryPolicy
+    from laneway.activities.hooks import (
+        AfterModelRequest,
+        AfterTool,
+        BeforeModelRequest,
+        BeforeTool,
+        Deny,
+        Edit,
+        Hooks,
+        TurnEnd,
+        UserPromptSubmit,
+    )
     from laneway.activities.langchain_adapter import LangChainAdapter
+    from laneway.activities.profiles import AgentProfile
     from laneway.activities.pydantic_adapter import PydanticAdapter
     from laneway.answers import Pending
     from laneway.app import Laneway
@@ -24,6 +36,7 @@ if TYPE_CHECKING:
         LanewayError,
         RequestTooLarge,
         ToolOutputTooLarge,
+        TurnDenied,
     )
     from laneway.history.archival import HistoryArchiveSettings
     from laneway.history.budget import Headroom, RequestBudget
@@ -54,12 +67,19 @@ if TYPE_CHECKING:
     from laneway.turns import Turn, TurnResult
 
 _HOMES = {
-    "BudgetExceeded": "laneway.errors",
+    "AfterModelRequest": "laneway.activities.hooks",
+    "AfterTool": "laneway.activities.hooks",
+    "AgentProfile": "laneway.activities.profiles",
     "Answer": "laneway.history.requests",
+    "BeforeModelRequest": "laneway.activities.hooks",
+    "BeforeTool": "laneway.activities.hooks",
+    "BudgetExceeded": "laneway.errors",
     "CheckpointRef": "laneway.history.checkpoints",
     "ClearToolResultsProcessor": "laneway.history.processors",
     "Conversation": "laneway.client",
     "Delegation": "laneway.history.delegation",
+    "Deny": "laneway.activities.hooks",
+    "Edit": "laneway.activities.hooks",
     "EventKind": "laneway.history.records",
     "Headroom": "laneway.history.budget",
     "HistoryArchiveSettings": "laneway.history.archival",
@@ -72,6 +92,7 @@ _HOMES = {
     "HistoryProcessorCondition": "laneway.history.context",
     "HistoryProcessorContext": "laneway.history.context",
     "HistoryProcessorState": "laneway.history.context",
+    "Hooks": "laneway.activities.hooks",
     "LaneEvent": "laneway.history.records",
     "LaneStatus": "laneway.client",
     "Laneway": "laneway.app",
@@ -92,9 +113,12 @@ _HOMES = {
     "TextWindow": "laneway.history.threads",
     "ToolOutputTooLarge": "laneway.errors",
     "Turn": "laneway.turns",
+    "TurnDenied": "laneway.errors",
+    "TurnEnd": "laneway.activities.hooks",
     "TurnRecord": "laneway.history.records",
     "TurnResult": "laneway.turns",
     "TurnUsage": "laneway.history.records",
+    "UserPromptSubmit": "laneway.activities.hooks",
     "approve": "laneway.history.requests",
     "create_sliding_window_processor": "laneway.history.processors",
     "create_summarization_processor": "laneway.history.processors",
@@ -103,12 +127,19 @@ _HOMES = {
 }
 
 __all__ = [
+    "AfterModelRequest",
+    "AfterTool",
+    "AgentProfile",
     "Answer",
+    "BeforeModelRequest",
+    "BeforeTool",
     "BudgetExceeded",
     "CheckpointRef",
     "ClearToolResultsProcessor",
     "Conversation",
     "Delegation",
+    "Deny",
+    "Edit",
     "EventKind",
     "Headroom",
     "HistoryArchiveSettings",
@@ -121,6 +152,7 @@ __all__ = [
     "HistoryProcessorCondition",
     "HistoryProcessorContext",
     "HistoryProcessorState",
+    "Hooks",
     "LaneEvent",
     "LaneStatus",
     "Laneway",
@@ -141,9 +173,12 @@ __all__ = [
     "TextWindow",
     "ToolOutputTooLarge",
     "Turn",
+    "TurnDenied",
+    "TurnEnd",
     "TurnRecord",
     "TurnResult",
     "TurnUsage",
+    "UserPromptSubmit",
     "approve",
     "create_sliding_window_processor",
     "create_summarization_processor",

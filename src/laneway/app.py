@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 
 from laneway.activities.adapter import Adapter
 from laneway.activities.agents import Agents
+from laneway.activities.hooks import Hooks
 from laneway.activities.references import Registry
+from laneway.activities.turn_scope import check_hooks
 from laneway.client import LanewayClient
 from laneway.errors import ConfigurationError, InvalidInput
 from laneway.history.delegation import Delegation
@@ -27,12 +29,14 @@ class Laneway:
 
     Args:
         agents: each agent's adapter, such as a `PydanticAdapter`, by the name that conversations use.
+        hooks: called around the turns of all agents, after those of their adapters.
 
     Raises:
-        ConfigurationError: there is no agent, a name cannot be one, or a value is no adapter.
+        ConfigurationError: there is no agent, a name cannot be one, a value is no adapter, or there are hooks that an
+            adapter would never call.
     """
 
-    def __init__(self, *, agents: Mapping[str, Adapter[Any]]) -> None:
+    def __init__(self, *, agents: Mapping[str, Adapter[Any]], hooks: Hooks | None = None) -> None:
         if not agents:
             raise ConfigurationError(
                 "Laneway needs at least one agent: Laneway(agents={'name': PydanticAdapter(agent)})"
@@ -49,7 +53,12 @@ class Laneway:
                 )
         self._adapters = dict(agents)
         self._registry = Registry()
+        self._hooks = hooks
         for name, adapter in agents.items():
+            for layer in (hooks, getattr(adapter, "hooks", None)):
+                if layer is not None:
+                    layer.check_callable()
+                    check_hooks(adapter, layer, agent=name)
             delegates: Mapping[str, Delegation] = getattr(adapter, "delegates", {})
             for delegate, delegation in delegates.items():
                 if delegation.agent not in agents:
@@ -82,6 +91,14 @@ class Laneway:
         """Register a history processor's condition under its own name, for scopes to use: `@app.condition`."""
         return self._registered(condition)
 
+    def hook(self, hook: F) -> F:
+        """Register a hook under its own name, for scopes and profiles to use: `@app.hook`."""
+        return self._registered(hook)
+
+    def tool(self, tool: F) -> F:
+        """Register a tool under its own name, for profiles to use: `@app.tool`."""
+        return self._registered(tool)
+
     def _registered(self, value: F) -> F:
         name = getattr(value, "__name__", type(value).__name__)
         if not name.isidentifier():
@@ -98,7 +115,8 @@ class Laneway:
         Raises:
             ServiceUnavailable, ConfigurationError: a server cannot be reached, or a setting cannot work.
         """
-        async with run_worker(Agents(self._adapters, self._registry), settings or Settings.load()):
+        agents = Agents(self._adapters, self._registry, self._hooks)
+        async with run_worker(agents, settings or Settings.load()):
             yield
 
     @asynccontextmanager
@@ -111,5 +129,7 @@ class Laneway:
         Raises:
             ServiceUnavailable, ConfigurationError: a server cannot be reached, or a setting cannot work.
         """
-        async with LanewayClient.connect(Agents(self._adapters, self._registry), settings or Settings.load()) as client:
+        async with LanewayClient.connect(
+            Agents(self._adapters, self._registry, self._hooks), settings or Settings.load()
+        ) as client:
             yield client

@@ -26,6 +26,9 @@ from temporalio.service import RPCError, RPCStatusCode
 from laneway.activities.adapter import IMPORT_MARK
 from laneway.activities.agents import Agents
 from laneway.activities.capabilities import Capability, require
+from laneway.activities.hooks import Hooks
+from laneway.activities.profiles import AgentProfile
+from laneway.activities.turn_scope import TurnScope
 from laneway.activities.wire import (
     CANCEL_TURN,
     LANE_STATUS,
@@ -58,7 +61,7 @@ from laneway.history.scopes import (
     Inherit,
 )
 from laneway.history.store import HistoryStore
-from laneway.scopes import Scope, ScopeSettings, options_here, where
+from laneway.scopes import Scope, ScopeSettings, call_here, profile_here, where
 from laneway.settings import Settings
 from laneway.turns import CancelOutcome, Turn, TurnResult
 from laneway.watch import LaneWatch
@@ -204,13 +207,14 @@ class LanewayClient:
         turn_id: str | None = None,
         timeout: timedelta | float | None = None,
         budget: RequestBudget | None = None,
+        profile: AgentProfile | None = None,
     ) -> TurnResult[Any]:
         """Submit a turn to the current conversation, and wait for its result.
 
         Outside of any history scope nothing is kept: the turn is as durable as any other while it runs, and gone when
         it has ended. See `history`, and `Conversation.submit` for arguments and errors.
         """
-        return await self.current.ask(agent, prompt, turn_id=turn_id, timeout=timeout, budget=budget)
+        return await self.current.ask(agent, prompt, turn_id=turn_id, timeout=timeout, budget=budget, profile=profile)
 
     def history(
         self,
@@ -221,6 +225,8 @@ class LanewayClient:
         processor_condition: HistoryProcessorCondition | str | Inherit | None = INHERIT,
         compaction_mode: CompactionMode | Inherit | None = INHERIT,
         compaction_threshold: int | Inherit | None = INHERIT,
+        profile: AgentProfile | None = None,
+        hooks: Hooks | None = None,
     ) -> Scope:
         """A scope in which calls that name no conversation use one: `async with client.history() as conversation:`.
 
@@ -234,6 +240,8 @@ class LanewayClient:
             processor_condition: says when it does; a processor that is given without one always runs.
             compaction_mode: `native`: the model's provider compacts the history by itself.
             compaction_threshold: from how many input tokens on it does.
+            profile: what is different about the agents that are called; what this scope says itself goes before it.
+            hooks: called around the turns, after those of the scopes around.
 
         Raises:
             InvalidInput: the conversation id cannot be one.
@@ -245,8 +253,14 @@ class LanewayClient:
             enabled,
             HistoryProcessingSettings(cast("Any", processor), cast("Any", processor_condition)),
             CompactionSettings(compaction_mode, compaction_threshold),
+            profile,
+            hooks,
         )
         return Scope(self, settings)
+
+    def scope(self, *, profile: AgentProfile | None = None, hooks: Hooks | None = None) -> Scope:
+        """A scope that leaves history as it is outside, and changes how agents run. See `history`."""
+        return Scope(self, ScopeSettings(profile=profile, hooks=hooks), opens_history=False)
 
     def capabilities(self, agent: str) -> frozenset[Capability]:
         """What an agent can do here besides taking turns; the rest is refused before a model is asked.
@@ -505,13 +519,19 @@ class Conversation:
     def __repr__(self) -> str:
         return f"Conversation({self.conversation_id!r})"
 
-    def lane(self, agent: str) -> LaneKey:
+    def lane(self, agent: str, *, profile: AgentProfile | None = None) -> LaneKey:
         """The conversation's lane with an agent, under the agent's present contract.
+
+        Args:
+            agent: which agent.
+            profile: one that it runs under, inside of those of the scopes around: it may have another contract.
 
         Raises:
             UnknownAgent: no agent of that name is registered.
+            ConfigurationError: the agent cannot run under the profile.
         """
-        return self._client.agents.lane(self.conversation_id, agent)
+        agents = self._client.agents
+        return agents.lane(self.conversation_id, agent, profile_here(self._client, agents, profile))
 
     async def submit(
         self,
@@ -523,6 +543,7 @@ class Conversation:
         when_busy: WhenBusy = "enqueue",
         cancel_waiting: bool = False,
         budget: RequestBudget | None = None,
+        profile: AgentProfile | None = None,
     ) -> Turn:
         """Submit a turn, and return once the lane has accepted it: from then on it ends exactly once.
 
@@ -535,22 +556,21 @@ class Conversation:
                 and go next (`interrupt`).
             cancel_waiting: with `interrupt`, cancel the turns that wait as well.
             budget: what the turn's requests may take; it narrows the adapter's and the conversation's.
+            profile: what is different about the agent for this turn, inside of the profiles of the scopes around.
 
         Raises:
             InvalidInput: the prompt, the turn id or the timeout cannot be one.
             UnknownAgent, LaneBusy, TurnConflict, ServiceUnavailable: see there.
         """
-        lane = self.lane(agent)
-        adapter = self._client.agents[agent]
+        agents = self._client.agents
+        adapter = agents[agent]
         refuse_reentry(adapter)
+        call = call_here(self._client, agents, agent, profile=profile)
+        lane = agents.lane(self.conversation_id, agent, call.scope.profile)
         blob = adapter.encode_prompt(prompt)
         if isinstance(timeout, int | float):
             timeout = timedelta(seconds=timeout)
-        options = replace(
-            options_here(self._client, self._client.agents, agent),
-            budget=budget or RequestBudget(),
-            conversation_budget=self._budget,
-        )
+        options = replace(call.options, budget=call.budget.narrowed(budget), conversation_budget=self._budget)
         if options.is_budgeted:
             require(adapter, "budgets", agent=agent, what="budget=…")
         return await self._client.submit(
@@ -571,9 +591,11 @@ class Conversation:
         turn_id: str | None = None,
         timeout: timedelta | float | None = None,
         budget: RequestBudget | None = None,
+        profile: AgentProfile | None = None,
     ) -> TurnResult[Any]:
         """Submit a turn and wait for its result. See `submit` and `Turn.result`."""
-        return await (await self.submit(agent, prompt, turn_id=turn_id, timeout=timeout, budget=budget)).result()
+        turn = await self.submit(agent, prompt, turn_id=turn_id, timeout=timeout, budget=budget, profile=profile)
+        return await turn.result()
 
     async def import_messages(
         self, agent: str, messages: Sequence[Any], *, repair: bool = False, turn_id: str | None = None
@@ -601,7 +623,14 @@ class Conversation:
         lane = self.lane(agent)
         blob = self._client.agents[agent].encode_import(messages, repair=repair)
         turn = await self._client.submit(
-            lane, blob, turn_id=turn_id, timeout=None, when_busy="enqueue", cancel_waiting=False
+            lane,
+            blob,
+            turn_id=turn_id,
+            timeout=None,
+            when_busy="enqueue",
+            cancel_waiting=False,
+            # It goes to the lane of the profiles around, and by nothing else that they say.
+            options=TurnOptions(scope=TurnScope(profile=profile_here(self._client, self._client.agents)).to_data()),
         )
         return await turn.committed()
 
@@ -636,7 +665,7 @@ class NoHistory(Conversation):
     def __repr__(self) -> str:
         return "NoHistory()"
 
-    def lane(self, agent: str) -> LaneKey:
+    def lane(self, agent: str, *, profile: AgentProfile | None = None) -> LaneKey:
         """There is none to name.
 
         Raises:
@@ -654,6 +683,7 @@ class NoHistory(Conversation):
         when_busy: WhenBusy = "enqueue",
         cancel_waiting: bool = False,
         budget: RequestBudget | None = None,
+        profile: AgentProfile | None = None,
     ) -> Turn:
         """Submit a turn that begins without history and leaves none. See `Conversation.submit`.
 
@@ -669,6 +699,7 @@ class NoHistory(Conversation):
             when_busy=when_busy,
             cancel_waiting=cancel_waiting,
             budget=budget,
+            profile=profile,
         )
 
     async def ask(
@@ -679,9 +710,10 @@ class NoHistory(Conversation):
         turn_id: str | None = None,
         timeout: timedelta | float | None = None,
         budget: RequestBudget | None = None,
+        profile: AgentProfile | None = None,
     ) -> TurnResult[Any]:
         """Submit such a turn, wait for its result, and drop what it left."""
-        turn = await self.submit(agent, prompt, turn_id=turn_id, timeout=timeout, budget=budget)
+        turn = await self.submit(agent, prompt, turn_id=turn_id, timeout=timeout, budget=budget, profile=profile)
         record = await turn.record()
         try:
             return await turn.result()

@@ -17,9 +17,13 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from uuid import uuid4
 
 from laneway.activities.agents import Agents
+from laneway.activities.hooks import Hooks
+from laneway.activities.profiles import AgentProfile, ProfileSource, merged_run, unit_of
 from laneway.activities.scope_in_force import ScopeInForce
+from laneway.activities.turn_hooks import inside_hook
 from laneway.activities.turn_scope import TurnScope, check_scope
 from laneway.errors import ConfigurationError
+from laneway.history.budget import RequestBudget
 from laneway.history.options import TurnOptions
 from laneway.history.scopes import (
     INHERIT,
@@ -33,7 +37,7 @@ from laneway.history.scopes import (
 if TYPE_CHECKING:
     from laneway.client import Conversation, LanewayClient
 
-__all__ = ["Scope", "ScopeSettings", "frames_of", "options_here", "scope_in_force", "where"]
+__all__ = ["Call", "Scope", "ScopeSettings", "call_here", "frames_of", "profile_here", "scope_in_force", "where"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,13 +50,31 @@ class ScopeSettings:
     Attributes:
         conversation_id: the conversation that calls use which name none.
         enabled: whether they use one at all.
-        processing, compaction: see there.
+        processing, compaction, profile: see there; what it says itself goes before what its profile says.
+        hooks: called after those outside.
     """
 
     conversation_id: str | Inherit = INHERIT
     enabled: bool | Inherit = INHERIT
     processing: HistoryProcessingSettings[Any] = field(default_factory=HistoryProcessingSettings[Any])
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
+    profile: AgentProfile | None = None
+    hooks: Hooks | None = None
+
+    @property
+    def all_processing(self) -> Iterator[HistoryProcessingSettings[Any]]:
+        """What its profile says about history processing, and inside of that what it says itself."""
+        if self.profile is not None and self.profile.history_processing is not None:
+            yield unit_of(self.profile.history_processing)
+        yield self.processing
+
+    @property
+    def all_hooks(self) -> Iterator[Hooks]:
+        """Its profile's hooks, and its own."""
+        if self.profile is not None and self.profile.hooks is not None:
+            yield self.profile.hooks
+        if self.hooks is not None:
+            yield self.hooks
 
 
 @dataclass(frozen=True)
@@ -105,8 +127,11 @@ def scope_in_force(layers: list[ScopeSettings]) -> ScopeInForce:
         ConfigurationError: their settings do not fit each other.
     """
     return ScopeInForce(
-        processing=combined(layer.processing for layer in layers),
+        processing=combined(said for layer in layers for said in layer.all_processing),
         compaction=combined_compaction(layer.compaction for layer in layers),
+        run=merged_run(layer.profile.run for layer in layers if layer.profile is not None),
+        hooks=() if inside_hook() else tuple(hooks for layer in layers for hooks in layer.all_hooks),
+        is_quiet=inside_hook(),
     )
 
 
@@ -178,13 +203,52 @@ class Scope:
         return inherited or uuid4().hex
 
 
-def options_here(client: object, agents: Agents, agent: str) -> TurnOptions:
+@dataclass(frozen=True)
+class Call:
+    """What goes with a turn that is submitted here.
+
+    Attributes:
+        scope: what the scopes around the call say, captured.
+        budget: what their profiles say about the turn's budget.
+    """
+
+    scope: TurnScope
+    budget: RequestBudget
+
+    @property
+    def options(self) -> TurnOptions:
+        """What is kept with the turn's prompt."""
+        return TurnOptions(self.budget, scope=self.scope.to_data())
+
+
+def call_here(client: object, agents: Agents, agent: str, *, profile: AgentProfile | None = None) -> Call:
     """What the scopes around a call ask for, checked against what the agent can do here.
+
+    Args:
+        client: whose call it is.
+        agents: its agents.
+        agent: which of them is called.
+        profile: the call's own, inside of all scopes.
 
     Raises:
         UnknownAgent: no agent of that name is registered.
         ConfigurationError: the settings do not fit each other or the agent, or a worker could not find a callable.
     """
-    scope = scope_in_force([frame.settings for frame in frames_of(client)])
+    layers = _layers(client, profile)
+    scope = scope_in_force(layers)
     check_scope(agents[agent], scope, agent=agent)
-    return TurnOptions(scope=TurnScope.of(scope, agents.registry).to_data())
+    budget = RequestBudget()
+    for layer in layers:
+        budget = budget.narrowed(None if layer.profile is None else layer.profile.budget)
+    return Call(TurnScope.of(scope, agents.registry), budget)
+
+
+def profile_here(client: object, agents: Agents, profile: AgentProfile | None = None) -> ProfileSource:
+    """What the profiles around a call change about how an agent runs."""
+    run = merged_run(layer.profile.run for layer in _layers(client, profile) if layer.profile is not None)
+    return ProfileSource.of(run, agents.registry)
+
+
+def _layers(client: object, profile: AgentProfile | None) -> list[ScopeSettings]:
+    layers = [frame.settings for frame in frames_of(client)]
+    return layers if profile is None else [*layers, ScopeSettings(profile=profile)]

@@ -122,6 +122,8 @@ async def _prompts(case: AdapterCase[Any]) -> None:
     blob = adapter.encode_prompt(case.text_prompt)
     _expect(blob == case.make().encode_prompt(case.text_prompt), "a prompt encodes in two ways")
     _expect(not blob.startswith(IMPORT_MARK), "a prompt looks like an import")
+    again = adapter.encode_prompt(adapter.decode_prompt(blob))
+    _expect(again == blob, f"a prompt that was decoded encodes as another one: {again!r}, {blob!r}")
     for bad in ("", " ", None, object()):
         try:
             adapter.encode_prompt(bad)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from laneway.answers import Pending, give_answer, pending_on
-from laneway.errors import CheckpointLost, InvalidInput, TurnCancelled, TurnFailed, TurnTimedOut
+from laneway.errors import CheckpointLost, InvalidInput, TurnCancelled, TurnDenied, TurnFailed, TurnTimedOut
 from laneway.history.checkpoints import CheckpointRef
 from laneway.history.lanes import LaneKey
 from laneway.history.records import TERMINAL, LaneEvent, Outcome, TurnRecord, TurnUsage
@@ -51,6 +51,9 @@ class TurnResult(Generic[T]):
     steps: int
 
 
+_FAILURES: Mapping[str, type[TurnFailed]] = {one.code: one for one in (TurnTimedOut, TurnDenied)}
+
+
 class Turn:
     """A turn that a lane has accepted.
 
@@ -91,16 +94,18 @@ class Turn:
         """Wait for the turn's commit, and give its record.
 
         Raises:
-            TurnFailed: it failed; the error has the cause's type and message. TurnTimedOut where its timeout passed.
+            TurnFailed: it failed; the error has the cause's type and message. TurnTimedOut where its timeout passed,
+                TurnDenied where a hook refused it.
             TurnCancelled: it was cancelled.
         """
         record = await self.record()
         if record.outcome == "cancelled":
             raise TurnCancelled(f"turn {self.turn_id!r} was cancelled; nothing of it is kept", turn_id=self.turn_id)
         if record.outcome == "failed":
-            kind = TurnTimedOut if record.error_type == TurnTimedOut.code else TurnFailed
+            kind = _FAILURES.get(record.error_type or "", TurnFailed)
+            what = "was denied" if kind is TurnDenied else f"failed: {record.error_type}"
             raise kind(
-                f"turn {self.turn_id!r} failed: {record.error_type}: {record.error_message}",
+                f"turn {self.turn_id!r} {what}: {record.error_message}",
                 turn_id=self.turn_id,
                 error_type=record.error_type or "unknown",
                 error_message=record.error_message or "",

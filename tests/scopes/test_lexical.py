@@ -17,7 +17,7 @@ from laneway.activities.agents import Agents
 from laneway.activities.turn_scope import TurnScope
 from laneway.errors import ConfigurationError, InvalidInput
 from laneway.history.scopes import INHERIT
-from laneway.scopes import options_here, where
+from laneway.scopes import call_here, where
 
 from tests.editing.agents import Recorder
 from tests.scopes import named
@@ -36,7 +36,7 @@ _CLIENT = client_of()
 
 def in_force_here(client: LanewayClient) -> tuple[str | None, object, object]:
     """What a call made here would use: its conversation, and what goes with its turn."""
-    arrived = TurnScope.from_data(options_here(client, client.agents, "agent").scope)
+    arrived = TurnScope.from_data(call_here(client, client.agents, "agent").options.scope)
     scope = arrived.resolved(client.agents.registry)
     return where(client), scope.processing.processor, scope.processing.condition
 

@@ -19,7 +19,7 @@ from laneway.activities.wire import StepInput
 from laneway.errors import ConfigurationError, TurnFailed, UnsupportedCapability
 from laneway.history.cache import HistoryCache
 from laneway.history.store import HistoryStore
-from laneway.scopes import options_here
+from laneway.scopes import call_here
 
 from examples.plain_adapter import PlainAdapter
 from tests.editing.agents import Recorder, texts_of
@@ -186,7 +186,7 @@ async def test_a_worker_that_has_it_not_fails_the_turn_and_says_so(
     async with app.client(bench.settings) as client:
         lane = client.conversation(conversation_id).lane("agent")
         async with client.history(conversation_id, processor="trim"):
-            options = options_here(client, client.agents, "agent")
+            options = call_here(client, client.agents, "agent").options
     await store.put_input(lane, "turn", digest="d", prompt=b'"hello"', options=options.to_json())
     steps = Steps(store, Agents({"agent": agent.adapter()}), cache=HistoryCache(0))
     request = StepInput(lane.conversation, lane.agent, lane.contract, "turn", "d")

@@ -1,0 +1,146 @@
+"""A worker dies around a hook: what the hook decided stands, and it is not asked again."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+from temporalio.testing import ActivityEnvironment
+
+from laneway import Deny, Edit, Hooks, Settings
+from laneway.activities.agents import Agents
+from laneway.activities.steps import Steps
+from laneway.activities.wire import StepInput
+from laneway.history.cache import HistoryCache
+from laneway.history.lanes import LaneKey
+from laneway.history.store import HistoryStore
+
+from tests.editing.agents import Recorder, texts_of
+
+
+class DyingStore(HistoryStore):
+    """Dies once, before or after it did something."""
+
+    dies: str = ""
+
+    async def abort(self, *args: Any, **kwargs: Any) -> Any:
+        self._die("before abort")
+        record = await super().abort(*args, **kwargs)
+        self._die("after abort")
+        return record
+
+    async def commit(self, *args: Any, **kwargs: Any) -> Any:
+        record = await super().commit(*args, **kwargs)
+        self._die("after commit")
+        return record
+
+    async def stage(self, fence: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+        staged = await super().stage(fence, name, *args, **kwargs)
+        self._die(f"after {name[0]}")
+        return staged
+
+    def _die(self, place: str) -> None:
+        if self.dies == place:
+            self.dies = ""
+            raise asyncio.CancelledError
+
+
+class Lane:
+    """A lane whose steps are run here, each attempt by a worker of its own."""
+
+    def __init__(self, redis: Redis, settings: Settings, conversation_id: str, hooks: Hooks) -> None:
+        self.recorder = Recorder()
+        self.store = DyingStore(redis, prefix=settings.redis_prefix)
+        self._hooks = hooks
+        self._conversation = conversation_id
+        self.key: LaneKey = self._agents().lane(conversation_id, "agent")
+
+    def _agents(self) -> Agents:
+        return Agents({"agent": self.recorder.adapter(hooks=self._hooks)})
+
+    async def attempt(self, step: int, attempt: int) -> str:
+        environment = ActivityEnvironment()
+        environment.info = dataclasses.replace(environment.info, attempt=attempt)
+        steps = Steps(self.store, self._agents(), cache=HistoryCache(0))
+        request = StepInput(self.key.conversation, "agent", self.key.contract, "turn", "d", step)
+        return (await environment.run(steps.step, request)).s
+
+    async def run(self, prompt: str, dies: str) -> list[str]:
+        """Take a turn whose worker dies once; how each step ended, or `died`."""
+        await self.store.put_input(self.key, "turn", digest="d", prompt=f'"{prompt}"'.encode())
+        self.store.dies = dies
+        outcomes: list[str] = []
+        step, attempt = 0, 1
+        while not outcomes or outcomes[-1] in ("next", "died"):
+            try:
+                outcomes.append(await self.attempt(step, attempt))
+                step, attempt = step + 1, 1
+            except asyncio.CancelledError:
+                outcomes.append("died")
+                attempt += 1
+            assert len(outcomes) < 10
+        return outcomes
+
+
+@pytest.fixture
+def asked() -> list[str]:
+    return []
+
+
+@pytest.mark.parametrize("dies", ["after m", "after s", "after j", "after commit"])
+async def test_no_hook_that_decided_is_asked_again(
+    redis: Redis, settings: Settings, conversation_id: str, asked: list[str], dies: str
+):
+    """The edit of the first attempt is the one that stands; each hook is asked, and told, once."""
+
+    def hook(name: str) -> Any:
+        def remember(event: Any) -> Any:
+            asked.append(name)
+            return Edit(f"look edit {len(asked)}") if name == "prompt" else None
+
+        return remember
+
+    names = {
+        "user_prompt_submit": "prompt",
+        "before_model_request": "before",
+        "after_model_request": "after",
+        "before_tool": "before tool",
+        "after_tool": "after tool",
+        "turn_committed": "committed",
+    }
+    hooks: dict[str, Any] = {name: hook(short) for name, short in names.items()}
+    lane = Lane(redis, settings, conversation_id, Hooks(**hooks))
+    outcomes = await lane.run("look", dies)
+    assert outcomes.count("died") == 1
+    assert outcomes[-1] == "committed"
+    assert asked == ["prompt", "before", "after", "before tool", "after tool", "before", "after", "committed"]
+    adapter = lane.recorder.adapter()
+    history = await lane.store.history(lane.key, (await lane.store.head(lane.key)).checkpoint)
+    assert texts_of([adapter.decode(entry.payload) for entry in history])[0] == "look edit 1"
+    assert len(lane.recorder.sent) == 2
+    assert await lane.store.owed(lane.key, "turn") is None
+
+
+@pytest.mark.parametrize("dies", ["before abort", "after abort"])
+async def test_a_denial_stands_after_a_crash(
+    redis: Redis, settings: Settings, conversation_id: str, asked: list[str], dies: str
+):
+    """A hook that would say yes the second time is not asked it."""
+
+    def once(event: Any) -> Deny | None:
+        asked.append("asked")
+        return Deny("first word") if len(asked) == 1 else None
+
+    def told(event: Any) -> None:
+        asked.append(event.error_message)
+
+    lane = Lane(redis, settings, conversation_id, Hooks(user_prompt_submit=once, turn_failed=told))
+    assert await lane.run("hello", dies) == ["died", "failed"]
+    record = await lane.store.record(lane.key, "turn")
+    assert record is not None
+    assert (record.error_type, record.error_message) == ("TurnDenied", "first word")
+    assert asked == ["asked", "first word"]
+    assert lane.recorder.sent == []
