@@ -84,6 +84,15 @@ class Agents:
             )
         return adapter
 
+    def under(self, agent: str, profile: ProfileSource) -> Adapter[Any]:
+        """The adapter of an agent under a profile.
+
+        Raises:
+            UnknownAgent: no agent of that name is registered.
+            ConfigurationError: the agent cannot run under the profile.
+        """
+        return self._under(agent, profile)[0]
+
     def _under(self, agent: str, profile: ProfileSource) -> tuple[Adapter[Any], str]:
         """An agent's adapter under a profile, and its contract."""
         adapter = self[agent]

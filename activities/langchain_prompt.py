@@ -82,6 +82,18 @@ class GraphPrompt:
         names, values = self.values.load(b64decode(form["state"]))
         return GraphInput(messages, dict(zip(names, values, strict=True)))
 
+    def shown(self, blob: bytes) -> object:
+        """What `encode` was given, in a form that it takes: text where it is nothing but that."""
+        form: dict[str, Any] = json.loads(blob)
+        messages = [self.messages.from_json(one) for one in form["messages"]]
+        if "state" in form:
+            names, values = self.values.load(b64decode(form["state"]))
+            update = dict(zip(names, values, strict=True))
+            return {self.messages_key: messages, **update} if messages else update
+        if len(messages) == 1 and isinstance(content := messages[0].content, str) and self.encode(content) == blob:
+            return content
+        return messages
+
     def _read(self, prompt: object) -> GraphInput:
         if isinstance(prompt, Mapping):
             return self._update(cast("Mapping[object, object]", prompt))

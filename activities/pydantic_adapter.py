@@ -18,7 +18,7 @@ from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.capabilities import AbstractCapability, ProcessHistory
 from pydantic_ai.exceptions import FallbackExceptionGroup, ModelAPIError
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, UserContent, UserPromptPart
-from pydantic_ai.models import Model
+from pydantic_ai.models import Model, infer_model
 from pydantic_ai.run import AgentRun
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import RequestUsage, UsageLimits
@@ -31,6 +31,7 @@ from laneway.activities.hooks import Hooks
 from laneway.activities.profiles import RunProfile
 from laneway.activities.pydantic_archive import ArchiveReader, archive_before
 from laneway.activities.pydantic_budget import BudgetGate
+from laneway.activities.pydantic_compaction import can_compact, compaction_of
 from laneway.activities.pydantic_editing import Continuity, describe, edit, native_prefix, ties_reasoning
 from laneway.activities.pydantic_framing import FramingMemory, FramingWatch
 from laneway.activities.pydantic_growth import Growth, text_of, usage_of
@@ -72,6 +73,10 @@ __all__ = ["PydanticAdapter"]
 
 DepsT = TypeVar("DepsT", default=None)
 OutputT = TypeVar("OutputT", default=str)
+
+_CAPABILITIES: frozenset[Capability] = frozenset(
+    {"approval", "budgets", "delegation", "history_processing", "hooks", "profiles", "streaming"}
+)
 
 _message: TypeAdapter[ModelMessage] = TypeAdapter(ModelMessage, config=JSON_FORM)
 _prompt: TypeAdapter[str | list[UserContent]] = TypeAdapter(str | list[UserContent], config=JSON_FORM)
@@ -169,7 +174,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return frozenset({"approval", "budgets", "delegation", "history_processing", "hooks", "profiles", "streaming"})
+        return _CAPABILITIES | {"native_compaction"} if can_compact(self.agent.model) else _CAPABILITIES
 
     @property
     def retry_policy(self) -> RetryPolicy:
@@ -296,7 +301,10 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
             usage=None if state is None else state.usage,
             model_settings=continuity.settings,
             # In this order: the budget is asked about what is sent in the end.
-            capabilities=[one for one in (capability, reader, watch, memory, gate) if one is not None],
+            capabilities=[
+                *self._compaction(work),
+                *(one for one in (capability, reader, watch, memory, gate) if one is not None),
+            ],
             toolsets=self._delegate_tools or None,
             infer_name=False,
         ) as run:
@@ -446,6 +454,13 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
             growth.archived = outcome
             messages[:], node.request = outcome.messages[:-1], outcome.messages[-1]
             growth.continuity.live = len(messages) + 1
+
+    def _compaction(self, work: StepWork[ModelMessage]) -> Sequence[AbstractCapability[Any]]:
+        """What has the provider compact the history, where the scopes ask for that."""
+        if work.scope.compaction is None:
+            return ()
+        model: Any = self.agent.model
+        return compaction_of(infer_model(model), work.scope.compaction)
 
     def _is_plain(self, run: AgentRun[DepsT, Any]) -> bool:
         """Whether an answer becomes the output without code of the user's: then the commit itself stages it."""

@@ -12,12 +12,15 @@ from pydantic_ai.run import AgentRun
 from pydantic_ai.usage import RunUsage
 
 from laneway.activities.adapter import StepResult, StepWork
-from laneway.activities.pydantic_editing import Continuity, describe
+from laneway.activities.pydantic_compaction import COMPACTION, is_compaction
+from laneway.activities.pydantic_editing import DIALECT, Continuity, describe, request_of
 from laneway.activities.pydantic_run import capture, common_prefix, is_end
-from laneway.history.editing import EditOutcome, EditReceipt
+from laneway.history.editing import EditOutcome, EditReceipt, receipt_of
+from laneway.history.groups import find_groups
 from laneway.history.origins import EntryMetadata
 from laneway.history.prefix import RELEASE
 from laneway.history.records import TurnUsage
+from laneway.history.views import view_of
 
 __all__ = ["Growth", "text_of", "usage_of"]
 
@@ -105,6 +108,40 @@ class Growth:
         """Whether the history only grew. A rewrite writes it anew, wherever it changed it."""
         return not self._rewrites() and common_prefix(self.stored, messages) == len(self.stored)
 
+    def _compacted(self, messages: Sequence[ModelMessage]) -> int | None:
+        """Index of the message that brought a compaction by the provider in this step; None where none did."""
+        for index in range(len(messages) - 1, -1, -1):
+            if is_compaction(messages[index]):
+                known = any(messages[index] is one or messages[index] == one for one in self.stored)
+                return None if known else index
+        return None
+
+    def _compaction(
+        self, messages: Sequence[ModelMessage], index: int | None, run: AgentRun[Any, Any]
+    ) -> Sequence[EditReceipt]:
+        if index is None:
+            return ()
+        entries, request_index = self.known(messages), run.ctx.state.run_step
+        request = request_of(
+            self.work,
+            owner=self,
+            model=run.ctx.deps.model,
+            messages=messages[:index],
+            entries=entries[:index],
+            request_index=request_index,
+        )
+        groups = find_groups(DIALECT, view_of(DIALECT, messages[:index], entries[:index], request_index=request_index))
+        receipt = receipt_of(
+            DIALECT,
+            request,
+            messages[index:],
+            entries[index:],
+            processor=COMPACTION,
+            groups_before=len(groups),
+            released=(),
+        )
+        return (receipt,)
+
     def is_staged(self, result: StepResult[ModelMessage], run: AgentRun[Any, Any]) -> None:
         """What the step has come to so far is staged: only what follows is its result."""
         if result.rewritten is not None:
@@ -117,7 +154,11 @@ class Growth:
     ) -> StepResult[ModelMessage]:
         """What the run has come to, before `node`."""
         messages = run.ctx.state.message_history
-        unchanged = self._is_kept(messages)
+        compacted = self._compacted(messages)
+        if compacted is not None:
+            # Ids of the provider's from before it continue what is no more.
+            self.continuity.live = compacted
+        unchanged = self._is_kept(messages) and compacted is None
         grown = messages[len(self.stored) :] if unchanged else list(messages)
         edited, live = self.edited, self.continuity.live
         kept = (("live", live), ("prefix", self.prefix), ("framing", self.framing))
@@ -134,7 +175,7 @@ class Growth:
             state=state,
             usage=usage_of(run.usage),
             extras={**self.work.extras, **extras} if extras else None,
-            edits=self._receipts(),
+            edits=(*self._receipts(), *self._compaction(messages, compacted, run)),
             noops=int(edited is not None and edited.verdict == "no-op"),
             skips=int(edited is not None and edited.verdict == "skipped"),
         )

@@ -91,6 +91,9 @@ class ProfiledAgent(WrapperAgent[Any, Any]):
     @asynccontextmanager
     async def _iter(self, *args: Any, **kwargs: Any) -> AsyncGenerator[AgentRun[Any, Any]]:
         changed = self._tools()
+        if "toolsets" in changed:
+            # An override leaves out the run's own as well.
+            changed["toolsets"] += kwargs.pop("toolsets", None) or ()
         if self.profile.instructions is not None:
             changed["instructions"] = self.profile.instructions
         if self.profile.model is not None:

@@ -226,9 +226,7 @@ class Steps:
                     await self._ask_about_prompt(request, attempt)
                     await self._open(request, attempt)
                     result = whole(attempt, await attempt.adapter.step(self._work(request, attempt, publisher)))
-                    for edit in result.edits:
-                        kind = EventKind.HISTORY_REWRITTEN if edit.is_rewrite else EventKind.HISTORY_KEPT
-                        publisher.emit(kind, asdict(edit))
+                    _emit_edits(publisher, result)
                 for kind, data in result.said:
                     publisher.emit(kind, data)
                 events = await publisher.drain()
@@ -370,6 +368,7 @@ class Steps:
             assert tip is not None
             attempt.checkpoint, attempt.tally = tip, tally
             self._advance(attempt, result, entries)
+            _emit_edits(publisher, result)
 
         first = first_of_episode(fields, step)
         prefix = f"j{first}:"
@@ -663,6 +662,12 @@ def whole(attempt: _Attempt, result: StepResult[Any]) -> StepResult[Any]:
         entries=[*attempt.entries[:hidden], *known],
         extras={**extras, "live": hidden + len(result.rewritten)},
     )
+
+
+def _emit_edits(publisher: StepPublisher, result: StepResult[Any]) -> None:
+    for edit in result.edits:
+        kind = EventKind.HISTORY_REWRITTEN if edit.is_rewrite else EventKind.HISTORY_KEPT
+        publisher.emit(kind, asdict(edit))
 
 
 def _size(entries: Sequence[StoredEntry]) -> int:

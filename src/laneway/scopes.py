@@ -236,11 +236,12 @@ def call_here(client: object, agents: Agents, agent: str, *, profile: AgentProfi
     """
     layers = _layers(client, profile)
     scope = scope_in_force(layers)
-    check_scope(agents[agent], scope, agent=agent)
+    captured = TurnScope.of(scope, agents.registry)
+    check_scope(agents.under(agent, captured.profile), scope, agent=agent)
     budget = RequestBudget()
     for layer in layers:
         budget = budget.narrowed(None if layer.profile is None else layer.profile.budget)
-    return Call(TurnScope.of(scope, agents.registry), budget)
+    return Call(captured, budget)
 
 
 def profile_here(client: object, agents: Agents, profile: AgentProfile | None = None) -> ProfileSource:

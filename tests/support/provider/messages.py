@@ -10,7 +10,14 @@ from typing import Any
 from tests.support.provider import preserved
 from tests.support.provider.answers import Answer, Text, Thinking
 from tests.support.provider.errors import Refusal
-from tests.support.provider.messages_rules import check_fields, check_messages
+from tests.support.provider.messages_rules import (
+    SUMMARY,
+    check_compaction,
+    check_fields,
+    check_messages,
+    compaction_threshold,
+    since_compaction,
+)
 from tests.support.provider.rendering import Checked, Figures, Ids, Rendered, figures, pieces, sse, with_ids
 from tests.support.provider.signatures import Signer
 from tests.support.provider.tokens import PrefixCache, prompt_segments
@@ -34,6 +41,7 @@ class MessagesApi:
         """Hold a request to the rules; raises ``Refusal``."""
         messages = check_fields(body, counting=counting)
         check_messages(body, messages, alternate=self.alternate)
+        check_compaction(body, messages, beta=headers.get("anthropic-beta", ""))
         binds = str(body["model"]).startswith(preserved.BINDING_MODELS) if self.binds is None else self.binds
         kept = preserved.check(body, messages, self.signer, binds=binds, beta=headers.get("anthropic-beta", ""))
         preserved.check_loop(body, messages, frozenset(self.thought_first))
@@ -41,7 +49,7 @@ class MessagesApi:
         system_blocks = [{"type": "text", "text": system}] if isinstance(system, str) and system else system or []
         segments = prompt_segments(body.get("tools"), system_blocks)
         marks = [bool(block.get("cache_control")) for block in [*(body.get("tools") or []), *system_blocks]]
-        for message in messages:
+        for message in since_compaction(messages):
             for block in message["content"]:
                 segments.append({"role": message["role"], **block})
                 inner = block.get("content") if isinstance(block.get("content"), list) else []
@@ -65,6 +73,11 @@ class MessagesApi:
         assert isinstance(kept, preserved.Preserved)
         content: list[Json] = []
         thought = False
+        threshold = compaction_threshold(body)
+        if threshold is not None and checked.counted.input_tokens >= threshold:
+            compaction: Json = {"type": "compaction", "content": SUMMARY}
+            kept.prefix.add("assistant", compaction)
+            content.append(compaction)
         for part in answer.parts:
             if isinstance(part, Thinking):
                 thought = True
@@ -161,6 +174,9 @@ def _events(whole: Json, chunk_chars: int) -> list[bytes]:
                 empty = block | {"input": {}}
                 text = json.dumps(block["input"])
                 deltas = [{"type": "input_json_delta", "partial_json": p} for p in ("", *pieces(text, chunk_chars))]
+            case "compaction":
+                empty = block | {"content": None}
+                deltas = [{"type": "compaction_delta", "content": block["content"]}]
             case _:
                 empty, deltas = block, []
         event("content_block_start", index=index, content_block=empty)

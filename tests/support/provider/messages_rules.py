@@ -42,6 +42,40 @@ def check_fields(body: Json, *, counting: bool = False) -> list[Json]:
     return normal
 
 
+SUMMARY = "What was said until here."
+COMPACTION_BETA = "compact-2026-01-12"
+_COMPACTION_EDIT = "compact_20260112"
+_LEAST_THRESHOLD = 50_000
+
+
+def compaction_threshold(body: Json) -> int | None:
+    """From how many input tokens on a request has the server compact; None where it has not."""
+    for edit in (body.get("context_management") or {}).get("edits") or []:
+        if edit.get("type") == _COMPACTION_EDIT:
+            return int((edit.get("trigger") or {}).get("value", 150_000))
+    return None
+
+
+def check_compaction(body: Json, messages: list[Json], *, beta: str) -> None:
+    """Compaction asks for its beta, and its blocks come back as they were."""
+    threshold = compaction_threshold(body)
+    blocks = [block for message in messages for block in message["content"] if block.get("type") == "compaction"]
+    if (threshold is not None or blocks) and COMPACTION_BETA not in beta:
+        raise Refusal("context_management: Extra inputs are not permitted")
+    if threshold is not None and threshold < _LEAST_THRESHOLD:
+        raise Refusal(f"context_management.edits.0.trigger.value: must be at least {_LEAST_THRESHOLD}")
+    if any(block.get("content") != SUMMARY for block in blocks):
+        raise Refusal("messages: compaction blocks cannot be modified")
+
+
+def since_compaction(messages: list[Json]) -> list[Json]:
+    """What the model still sees: a compaction stands for all that came before it."""
+    at = max(
+        (at for at, one in enumerate(messages) if any(b.get("type") == "compaction" for b in one["content"])), default=0
+    )
+    return messages[at:]
+
+
 def check_messages(body: Json, messages: list[Json], *, alternate: bool = False) -> None:
     """Order, emptiness and tool pairing.
 

@@ -7,8 +7,15 @@ from dataclasses import dataclass, field
 from tests.support.provider.answers import Answer
 from tests.support.provider.errors import Refusal
 from tests.support.provider.rendering import Checked, Ids, Rendered, figures, with_ids
-from tests.support.provider.responses_rules import Issued, check_items, normal_items, resolve
-from tests.support.provider.responses_wire import events, output_items, whole
+from tests.support.provider.responses_rules import (
+    Issued,
+    check_items,
+    compaction_threshold,
+    normal_items,
+    resolve,
+    since_compaction,
+)
+from tests.support.provider.responses_wire import compaction_item, events, output_items, whole
 from tests.support.provider.signatures import Signer
 from tests.support.provider.tokens import PrefixCache, prompt_segments
 from tests.support.provider.transcript import Entry, Json, content_text
@@ -60,7 +67,7 @@ class ResponsesApi:
         instructions = body.get("instructions") or ""
         counted = self.cache.count(
             ("responses", str(body["model"]), str(body.get("prompt_cache_key", ""))),
-            prompt_segments(body.get("tools"), instructions, effective),
+            prompt_segments(body.get("tools"), instructions, since_compaction(effective)),
         )
         entries = [Entry("system", instructions)] if instructions else []
         return Checked(
@@ -75,6 +82,9 @@ class ResponsesApi:
         answer = with_ids(answer, ids, "call_")
         id = ids.new("resp_")
         items = output_items(answer, ids, self.signer)
+        threshold = compaction_threshold(body)
+        if threshold is not None and checked.counted.input_tokens >= threshold:
+            items.insert(0, compaction_item(ids, self.signer))
         store = body.get("store") is not False
         response = whole(id, body, answer, items, figures(checked.counted, answer))
         self._issue(items, stored=store)

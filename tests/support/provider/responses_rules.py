@@ -10,7 +10,7 @@ from tests.support.provider.signatures import Signer
 from tests.support.provider.transcript import Json
 
 ENCRYPTED_PREFIX = "gAAAAA"
-_ID_PREFIXES = {"message": "msg", "function_call": "fc", "reasoning": "rs"}
+_ID_PREFIXES = {"message": "msg", "function_call": "fc", "reasoning": "rs", "compaction": "cmp"}
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,34 @@ def resolve(items: Sequence[Json], issued: Mapping[str, Issued]) -> list[Json]:
     return resolved
 
 
+def compaction_threshold(body: Json) -> int | None:
+    """From how many input tokens on a request has the server compact; None where it has not."""
+    for edit in body.get("context_management") or []:
+        if edit.get("type") != "compaction":
+            raise Refusal(f"Invalid value: '{edit.get('type')}'. Supported values are: 'compaction'.")
+        return int(edit.get("compact_threshold", 200_000))
+    return None
+
+
+def since_compaction(items: Sequence[Json]) -> list[Json]:
+    """What the model still sees: a compaction stands for all that came before it."""
+    at = max((at for at, item in enumerate(items) if item.get("type") == "compaction"), default=0)
+    return list(items[at:])
+
+
 def check_items(given: Sequence[Json], effective: Sequence[Json], issued: Mapping[str, Issued], signer: Signer) -> None:
     """Check a request: ``given`` are its own items, ``effective`` those with all that the server adds before."""
     for at, item in enumerate(given):
         _check_id(item, at)
         if item.get("type") == "reasoning":
             _check_reasoning(item, issued, signer)
+        elif (
+            item.get("type") == "compaction"
+            and signer.read(item.get("encrypted_content"), prefix=ENCRYPTED_PREFIX) is None
+        ):
+            raise Refusal(
+                "The encrypted content of a compaction could not be verified.", code="invalid_encrypted_content"
+            )
     _check_unique(effective)
     _check_calls(effective)
     _check_neighbours(effective, issued)
@@ -97,6 +119,11 @@ def _check_reasoning(item: Json, issued: Mapping[str, Issued], signer: Signer) -
     known = issued.get(id)
     if known is None or not known.stored:
         _not_found(id, known)
+
+
+def _check_compaction(item: Json, signer: Signer) -> None:
+    if signer.read(str(item.get("encrypted_content")), prefix=ENCRYPTED_PREFIX) is None:
+        raise Refusal("The encrypted content of a compaction could not be verified.", code="invalid_encrypted_content")
 
 
 def _not_found(id: str, known: Issued | None) -> None:

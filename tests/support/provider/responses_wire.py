@@ -51,6 +51,12 @@ def output_items(answer: Answer, ids: Ids, signer: Signer) -> list[Json]:
     return items
 
 
+def compaction_item(ids: Ids, signer: Signer) -> Json:
+    """What stands for everything before it from now on."""
+    id = ids.new("cmp_")
+    return {"id": id, "type": "compaction", "encrypted_content": signer.issue({"id": id}, prefix=ENCRYPTED_PREFIX)}
+
+
 def whole(id: str, body: Json, answer: Answer, items: list[Json], counts: Figures) -> Json:
     """The response object."""
     reason = {"length": "max_output_tokens", "filtered": "content_filter"}.get(answer.finish)
@@ -111,6 +117,9 @@ def events(response: Json, answer: Answer) -> list[bytes]:
                 _message(out, index, item, answer.chunk_chars)
             case "reasoning":
                 _reasoning(out, index, item, answer.chunk_chars)
+            case "compaction":
+                out.add("response.output_item.added", output_index=index, item=item)
+                out.add("response.output_item.done", output_index=index, item=item)
             case _:
                 _call(out, index, item, answer.chunk_chars)
     final = "response.incomplete" if response["status"] == "incomplete" else "response.completed"
