@@ -193,7 +193,7 @@ class LangChainAdapter:
         return self._prompt.encode(prompt)
 
     def decode_prompt(self, prompt: bytes) -> object:
-        """The prompt that `encode_prompt` was given: text where it was that, else messages or an update of the state."""
+        """The prompt that `encode_prompt` was given: text, messages or an update of the state."""
         return self._prompt.shown(prompt)
 
     def encode(self, message: BaseMessage) -> bytes:

@@ -77,6 +77,7 @@ OutputT = TypeVar("OutputT", default=str)
 _CAPABILITIES: frozenset[Capability] = frozenset(
     {"approval", "budgets", "delegation", "history_processing", "hooks", "profiles", "streaming"}
 )
+_COMPACTS: frozenset[Capability] = frozenset({"native_compaction"})
 
 _message: TypeAdapter[ModelMessage] = TypeAdapter(ModelMessage, config=JSON_FORM)
 _prompt: TypeAdapter[str | list[UserContent]] = TypeAdapter(str | list[UserContent], config=JSON_FORM)
@@ -174,7 +175,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return _CAPABILITIES | {"native_compaction"} if can_compact(self.agent.model) else _CAPABILITIES
+        return _CAPABILITIES | _COMPACTS if can_compact(self.agent.model) else _CAPABILITIES
 
     @property
     def retry_policy(self) -> RetryPolicy:

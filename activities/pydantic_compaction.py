@@ -7,7 +7,7 @@ the part begins a cache epoch, since what is sent from then on is another prompt
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import CompactionPart, ModelMessage, ModelResponse
@@ -36,7 +36,8 @@ def can_compact(model: object) -> bool:
     """Whether each model that may answer has a provider that compacts."""
     if not isinstance(model, Model):
         return isinstance(model, str) and model.startswith(_NAMED)
-    return all(isinstance(leaf, OpenAIResponsesModel | AnthropicModel) for leaf in _leaves(model))
+    leaves = _leaves(cast("Model", model))
+    return all(isinstance(leaf, OpenAIResponsesModel | AnthropicModel) for leaf in leaves)
 
 
 def compaction_of(model: Model, compaction: CompactionInForce) -> list[AbstractCapability[Any]]:

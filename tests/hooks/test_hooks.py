@@ -44,6 +44,13 @@ def names(asked: list[tuple[str, Any]]) -> list[str]:
     return [name for name, _ in asked]
 
 
+async def until_told(asked: list[tuple[str, Any]], count: int) -> None:
+    """The caller may hear of a turn's end before its hooks do."""
+    async with asyncio.timeout(30):
+        while len(asked) < count:
+            await asyncio.sleep(0.01)
+
+
 def remembering(name: str, answer: Callable[[Any], Any] = lambda event: None) -> Callable[[Any], Any]:
     def hook(event: Any) -> Any:
         told.remember(name, event)
@@ -178,6 +185,7 @@ async def test_hooks_around_models_and_tools(bench: Bench, conversation_id: str,
     every: dict[str, Any] = dict.fromkeys(HOOK_NAMES, told.note)
     client = await bench.serve({"agent": agent.adapter(hooks=Hooks(**every))})
     await client.conversation(conversation_id).ask("agent", "look")
+    await until_told(asked, 8)
     assert names(asked) == [
         "UserPromptSubmit", "BeforeModelRequest", "AfterModelRequest", "BeforeTool", "AfterTool",
         "BeforeModelRequest", "AfterModelRequest", "TurnEnd",
@@ -249,6 +257,7 @@ async def test_the_end_of_a_turn_is_told_however_it_ends(
         assert await turn.cancel() == "cancelled"
         with pytest.raises(TurnCancelled):
             await turn.result()
+    await until_told(asked, 6)
     assert names(asked) == ["TurnEnd"] * 6
     assert [event.error_type for _, event in asked[::2]] == [None, "ValueError", None]
 
@@ -288,6 +297,7 @@ async def test_hooks_that_an_adapter_never_calls_are_refused(bench: Bench):
     client = await bench.serve({"plain": plain})
     async with client.history(hooks=Hooks(user_prompt_submit=told.upper, turn_committed=told.note)):
         assert (await client.ask("plain", "hello")).output == "HELLO"
+        await until_told(told.ASKED, 2)
         with pytest.raises(UnsupportedCapability):
             async with client.scope(hooks=Hooks(after_model_request=told.note)):
                 await client.ask("plain", "hello")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic_ai import RunContext
 from pydantic_ai.messages import ModelMessage
 
-from laneway import Edit, HistoryProcessorContext, UserPromptSubmit
+from laneway import Edit, HistoryProcessorContext, HistoryProcessorState, UserPromptSubmit
 
 
 def look() -> str:
@@ -30,3 +30,7 @@ def exclaim(event: UserPromptSubmit) -> Edit:
 
 def ask(event: UserPromptSubmit) -> Edit:
     return Edit(event.prompt + "?")
+
+
+def always(state: HistoryProcessorState) -> bool:
+    return True

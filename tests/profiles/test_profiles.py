@@ -166,7 +166,7 @@ async def test_history_settings_replace_as_a_unit_and_hooks_compose(bench: Bench
             await client.ask("agent", "one")
             assert (await client.ask("agent", "two", profile=trims)).output == "first: two?!"
             await client.ask("agent", "three")
-            alone = AgentProfile(history_processing=HistoryProcessingSettings(condition=lambda state: True))
+            alone = AgentProfile(history_processing=HistoryProcessingSettings(condition=parts.always))
             with pytest.raises(ConfigurationError, match="has no history_processor"):
                 await client.ask("agent", "four", profile=alone)
         with pytest.raises(TurnFailed) as failed:
