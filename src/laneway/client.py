@@ -80,6 +80,7 @@ _TASK_TIMEOUT = timedelta(seconds=5)
 # How long a cancellation may go unanswered before the lane is asked whether it knows the turn at all.
 _UNHEARD_AFTER_SECONDS = 2.0
 _PAUSE_SECONDS = 0.02
+_LONGEST_PAUSE_SECONDS = 0.5
 # How Temporal answers while a lane completes or continues as new, while it has too much to do, or where it gave up the
 # workflow task that was to take the turn, as it does with one that would continue as new while something comes in.
 _PASSING = frozenset(
@@ -416,6 +417,7 @@ class LanewayClient:
     async def _update(self, lane: LaneKey, turn: QueuedTurn) -> SubmitReceipt:
         """Have the lane's workflow take the turn, through what passes by itself."""
         refusal: RPCError | None = None
+        pause = _PAUSE_SECONDS
         try:
             async with asyncio.timeout(_ACCEPT_TIMEOUT.total_seconds()):
                 while True:
@@ -434,6 +436,7 @@ class LanewayClient:
                         )
                         return receipt
                     except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+                        await _hear(start)
                         if isinstance(error.__cause__, asyncio.CancelledError):
                             # The SDK puts this in place of the cancellation of this very task, which has to end it.
                             raise error.__cause__ from None
@@ -441,10 +444,12 @@ class LanewayClient:
                         refusal = None
                         await asyncio.sleep(0.05)
                     except RPCError as error:
+                        await _hear(start)
                         if error.status not in _PASSING:
                             raise _unavailable(error, "Temporal did not take the turn") from error
                         refusal = error
-                        await asyncio.sleep(_PAUSE_SECONDS)
+                        await asyncio.sleep(pause)
+                        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         except TimeoutError:
             limit = f"{_ACCEPT_TIMEOUT.total_seconds():g} s"
             if refusal is not None:
@@ -719,6 +724,12 @@ class NoHistory(Conversation):
             return await turn.result()
         finally:
             await self._client.store.forget(turn.lane, record)
+
+
+async def _hear(start: WithStartWorkflowOperation[Any, Any]) -> None:
+    """Take what the SDK says of a failed start a second time, or asyncio would log that nobody did."""
+    with suppress(Exception, asyncio.CancelledError):
+        await start.workflow_handle()
 
 
 def _unavailable(error: RPCError, what: str) -> ServiceUnavailable:
