@@ -20,7 +20,7 @@ from pathlib import Path
 
 from laneway import LocalStack
 
-from bench.arms.base import available, label
+from bench.arms.base import ARMS
 from bench.crew import ROOT, crew
 from bench.measures import editing, growth, latency, long_history, streams, traffic, workers
 from bench.measures.setting import Setting
@@ -60,14 +60,14 @@ async def measure(names: list[str], *, smoke: bool, seconds: float, command: str
     report = Report(smoke, command, versions=versions)
     folder = Path(tempfile.mkdtemp(prefix="laneway-bench-"))
     try:
-        async with LocalStack(folder / "servers") as stack, crew(available(), stack.settings, folder / "arms") as arms:
+        async with LocalStack(folder / "servers") as stack, crew(ARMS, stack.settings, folder / "arms") as arms:
             setting = Setting(arms, stack.settings, SMOKE if smoke else FULL, clock, folder)
             for name in names:
                 if not clock.has(5, name):
                     continue
                 print(f"{clock.elapsed:5.0f} s  {name}", flush=True)
                 report.sections.append(await _found(name, setting))
-            report.missing = {label(name): why for name, why in arms.missing.items()}
+            report.failures = arms.failures
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     report.skipped, report.seconds = clock.skipped, clock.elapsed
@@ -109,8 +109,8 @@ def main() -> None:
     print(report.summary())
     print(f"{report.seconds:.0f} s; written to {folder}")
     broken = [section.name for section in report.sections if section.failure]
-    if smoke and (broken or report.missing):
-        sys.exit(f"failed: {', '.join([*broken, *report.missing])}")
+    if smoke and (broken or report.failures):
+        sys.exit(f"failed: {', '.join([*broken, *report.failures])}")
 
 
 def _write(report: Report, folder: Path) -> None:

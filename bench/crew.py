@@ -34,6 +34,7 @@ class ArmProcess:
         self._folder = folder
         self._settings = settings.model_copy(update={"task_queue": f"bench-{name}", "redis_prefix": f"bench-{name}"})
         self._process: asyncio.subprocess.Process | None = None
+        self._is_killed = False
 
     async def start(self) -> None:
         self._folder.mkdir(parents=True)
@@ -74,6 +75,7 @@ class ArmProcess:
             self.kill()  # else its late answer would be taken for the next one's
             raise ArmFailed(f"no answer within {within:g} s") from None
         if not line:
+            self.kill()
             raise ArmFailed(f"its process has ended: {self._last_words()}")
         answer = json.loads(line)
         if "failure" in answer:
@@ -84,7 +86,13 @@ class ArmProcess:
         lines = (self._folder / "log.txt").read_text(errors="replace").split("\n")
         return " / ".join([line.strip() for line in lines if line.strip()][-2:]) or "it said nothing"
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can be called."""
+        return not self._is_killed and self._process is not None and self._process.returncode is None
+
     def kill(self) -> None:
+        self._is_killed = True
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
 
@@ -104,11 +112,13 @@ class Crew:
 
     Attributes:
         missing: why an arm is not, by name.
+        failures: what arms failed at, and went on after.
     """
 
     def __init__(self, arms: Iterable[ArmProcess]) -> None:
         self._arms = {arm.name: arm for arm in arms}
         self.missing: dict[str, str] = {}
+        self.failures: list[str] = []
 
     def __contains__(self, name: str) -> bool:
         return name in self._arms
@@ -120,11 +130,13 @@ class Crew:
         """Those of the names whose arm is there."""
         return [name for name in names if name in self._arms]
 
-    def drop(self, name: str, why: str) -> None:
-        """Go on without an arm."""
+    def note(self, name: str, why: str) -> None:
+        """An arm failed at something. Where its process has ended with that, go on without it."""
         print(f"  failed: {label(name)}: {why}", flush=True)
-        self.missing.setdefault(name, why)
-        self._arms.pop(name).kill()
+        self.failures.append(f"{label(name)}: {why}")
+        if not self._arms[name].is_alive:
+            self.missing[name] = why
+            del self._arms[name]
 
     async def start(self) -> None:
         """Start all, two at a time; those that do not come up are missing."""
@@ -135,7 +147,8 @@ class Crew:
                 try:
                     await arm.start()
                 except ArmFailed as error:
-                    self.drop(arm.name, str(error))
+                    arm.kill()
+                    self.note(arm.name, str(error))
 
         await asyncio.gather(*map(start, list(self._arms.values())))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
+from laneway import Settings
+
 __all__ = ["FULL", "SMOKE", "Clock", "Sizes"]
 
 
@@ -22,6 +24,7 @@ class Sizes:
     deltas: int
     imports: int
     kills: int
+    heartbeat_seconds: float
     memory_lanes: int
     memory_turns: int
     idle_lanes: int
@@ -45,6 +48,7 @@ FULL = Sizes(
     deltas=40,
     imports=7,
     kills=5,
+    heartbeat_seconds=Settings.model_fields["heartbeat_timeout"].default.total_seconds(),
     memory_lanes=100,
     memory_turns=50,
     idle_lanes=1000,
@@ -79,6 +83,7 @@ SMOKE = Sizes(
     deltas=2,
     imports=1,
     kills=1,
+    heartbeat_seconds=1,
     memory_lanes=4,
     memory_turns=6,
     idle_lanes=5,

@@ -107,7 +107,7 @@ class Report:
     is_smoke: bool
     command: str
     sections: list[Section] = field(default_factory=list[Section])
-    missing: dict[str, str] = field(default_factory=dict[str, str])
+    failures: list[str] = field(default_factory=list[str])
     skipped: list[str] = field(default_factory=list[str])
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
     seconds: float = 0.0
@@ -139,7 +139,7 @@ class Report:
         return "\n".join(map(_line, rows)) + "\n"
 
     def _notes(self) -> str:
-        notes = [f"- {name} is missing: {why}" for name, why in self.missing.items()]
+        notes = [f"- Failed: {failure}" for failure in self.failures]
         notes += [f"- Not measured for want of time: {what}" for what in self.skipped]
         return "\n".join([*notes, "", ""]) if notes else ""
 

@@ -13,11 +13,10 @@ from typing import Any, Protocol
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-import laneway
 from laneway import Settings
 from laneway.worker import workflow_runner
 
-__all__ = ["ARMS", "Arm", "ArmName", "MakeArm", "Place", "available", "label", "load", "plain_worker"]
+__all__ = ["ARMS", "Arm", "ArmName", "MakeArm", "Place", "label", "load", "plain_worker"]
 
 
 @dataclass(frozen=True)
@@ -83,11 +82,6 @@ ARMS = {
 def label(name: str) -> str:
     """What an arm is called in tables."""
     return ARMS[name].label
-
-
-def available() -> list[str]:
-    """The arms that this version has."""
-    return [name for name in ARMS if name != LANEWAY_GRAPH or "LangChainAdapter" in laneway.__all__]
 
 
 def load(name: str) -> MakeArm:

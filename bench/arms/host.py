@@ -70,11 +70,15 @@ class Host:
                 await self._arm.turn(lane)
 
         begun = time.perf_counter()
-        await asyncio.gather(*map(play, lanes))
+        async with asyncio.TaskGroup() as group:  # where one fails, none goes on behind the next measure's back
+            for lane in lanes:
+                group.create_task(play(lane))
         return time.perf_counter() - begun
 
 
 def _said(error: Exception) -> str:
+    if isinstance(error, ExceptionGroup):
+        return f"{len(error.exceptions)} of them: {_said(error.exceptions[0])}"
     if isinstance(error, TimeoutError):
         return f"a turn was not answered within {_TURN_TIMEOUT_SECONDS:g} s"
     cause = error.__cause__

@@ -177,9 +177,10 @@ class Lanes:
         payloads = [entry.payload for entry in await self._client.store.history(key, head.checkpoint)]
         adapter = self._client.agents["agent"]
         begun = time.perf_counter()
-        for payload in payloads:
-            adapter.decode(payload)
-        return time.perf_counter() - begun
+        decoded = [adapter.decode(payload) for payload in payloads]
+        took = time.perf_counter() - begun
+        assert len(decoded) == head.checkpoint.length
+        return took
 
     async def _reads(self) -> int:
         stats = await self._redis.info("commandstats")
@@ -226,8 +227,8 @@ async def pydantic_lanes(place: Place) -> AsyncIterator[Lanes]:
 @asynccontextmanager
 async def graph_lanes(place: Place) -> AsyncIterator[Lanes]:
     """Lanes of a LangGraph graph."""
-    import laneway
+    from laneway import LangChainAdapter
 
-    adapter: Any = vars(laneway)["__getattr__"]("LangChainAdapter")
-    async with _lanes(place, {"agent": adapter(graph_builder())}, Probe(), cold=False) as arm:
+    agents: dict[str, Adapter[Any]] = {"agent": LangChainAdapter(graph_builder())}
+    async with _lanes(place, agents, Probe(), cold=False) as arm:
         yield arm

@@ -54,7 +54,7 @@ async def _played(
         played = Turns.of(answer)
         if played.failure is not None:
             if answer is not None:
-                setting.crew.drop(name, played.failure)
+                setting.crew.note(name, f"{kind}: {played.failure}")
             continue
         taken[name] += played.seconds[_WARM_UP:]
         medians[name].append(median(played.seconds[_WARM_UP:]))

@@ -35,13 +35,13 @@ class Setting:
     folder: Path
 
     async def ask(self, name: str, what: str, /, **arguments: Any) -> Any:
-        """Call an arm. None where it fails, and then it is missing from here on."""
+        """Call an arm. None where it fails; that is noted."""
         if name not in self.crew:
             return None
         try:
             return await self.crew[name].call(what, **arguments)
         except ArmFailed as error:
-            self.crew.drop(name, f"{what}: {error}")
+            self.crew.note(name, f"{what}: {error}")
             return None
 
     async def in_turn(self, names: list[str], runs: int) -> AsyncIterator[str]:

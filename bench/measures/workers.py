@@ -110,7 +110,7 @@ async def kills(setting: Setting) -> Section:
     section = Section("kills", "Killed workers")
     between: list[float] = []
     during: list[float] = []
-    async with _site(setting) as site:
+    async with _site(setting, heartbeat_timeout=timedelta(seconds=setting.sizes.heartbeat_seconds)) as site:
         worker = await site.worker()
         for _ in range(setting.sizes.kills):
             conversation = uuid4().hex
