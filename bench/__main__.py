@@ -24,8 +24,9 @@ from bench.arms.base import ARMS
 from bench.crew import ROOT, crew
 from bench.measures import editing, growth, latency, long_history, streams, traffic, workers
 from bench.measures.setting import Setting
+from bench.operator import bill
 from bench.plan import FULL, SMOKE, Clock
-from bench.readme import splice
+from bench.readme import splice, targets
 from bench.report import RESULTS, Report, Section
 
 Measure = Callable[[Setting], Awaitable[Section]]
@@ -105,7 +106,9 @@ def main() -> None:
     report.seconds = time.monotonic() - began
     _write(report, folder)
     if whole:
-        splice(ROOT / "README.md", report)
+        splice(ROOT / "README.md", targets(report))
+        if costs := bill(report):
+            splice(ROOT / "docs" / "performance.md", costs)
     print(report.summary())
     print(f"{report.seconds:.0f} s; written to {folder}")
     broken = [section.name for section in report.sections if section.failure]

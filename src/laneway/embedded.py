@@ -178,7 +178,7 @@ class TemporalServer(EmbeddedServer):
             "history.transferProcessorMaxPollRPS": 2_000,
             "history.timerProcessorMaxPollRPS": 2_000,
             "history.visibilityProcessorMaxPollRPS": 2_000,
-            # Timers may fire so much late: a second by default, which a step waits longer for a dead worker's heartbeat.
+            # Timers may fire so much late: a second by default, by which a dead worker would be missed later.
             "history.timerProcessorMaxTimeShift": '"50ms"',
             # Submits are updates: hundreds of callers may reach one lane at once, and it lives for 500 turns.
             "history.maxInFlightUpdates": 1_000,

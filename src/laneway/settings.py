@@ -87,6 +87,9 @@ class Settings(BaseSettings):
     """How long a lane's workflow stays open without work."""
     heartbeat_timeout: timedelta = timedelta(seconds=5)
     """How soon the silence of a step's worker counts as its death."""
+    heartbeat_interval: timedelta = timedelta(seconds=0.5)
+    """How often a running step tells Temporal that it lives, and hears of a cancellation; at least twice in
+    `heartbeat_timeout`, whatever is set. Where Temporal is paid by the action, each is one."""
     step_timeout: timedelta = timedelta(minutes=10)
     """The longest that one attempt of one step may take (start to close)."""
     stage_ttl: timedelta = timedelta(days=30)
@@ -170,7 +173,9 @@ class Settings(BaseSettings):
             raise ValueError("must not begin or end with white space, nor hold control characters; remove them")
         return value
 
-    @field_validator("idle_timeout", "heartbeat_timeout", "step_timeout", "stage_ttl", mode="before")
+    @field_validator(
+        "idle_timeout", "heartbeat_timeout", "heartbeat_interval", "step_timeout", "stage_ttl", mode="before"
+    )
     @classmethod
     def _read_seconds(cls, value: object) -> object:
         # pydantic reads a bare number in code, but not in a string, which is all that a variable can hold.
@@ -184,6 +189,13 @@ class Settings(BaseSettings):
     def _check_duration(cls, value: timedelta) -> timedelta:
         if value < timedelta(seconds=1):
             raise ValueError("must be at least one second; give a longer duration")
+        return value
+
+    @field_validator("heartbeat_interval")
+    @classmethod
+    def _check_interval(cls, value: timedelta) -> timedelta:
+        if value < timedelta(seconds=0.1):
+            raise ValueError("must be at least 0.1 seconds; give a longer duration")
         return value
 
     @model_validator(mode="after")

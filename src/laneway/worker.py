@@ -22,8 +22,6 @@ _MAX_STEPS = 200
 _SHUTDOWN_GRACE = timedelta(seconds=5)
 # A killed worker's lanes go to another one after this long; Temporal's default of 10 s would be felt.
 _STICKY_TIMEOUT = timedelta(seconds=1)
-# How often a step tells Temporal that it lives: a cancellation is heard at this pace.
-_HEARTBEAT_INTERVAL = timedelta(seconds=0.5)
 
 
 def workflow_runner() -> WorkflowRunner:
@@ -56,7 +54,7 @@ async def run_worker(agents: Agents, settings: Settings) -> AsyncGenerator[None]
     """Run the lane workflow and its activities while the context is open."""
     async with open_store(settings) as store:
         temporal = await connect_temporal(settings)
-        interval = min(_HEARTBEAT_INTERVAL, settings.heartbeat_timeout / 4)
+        interval = min(settings.heartbeat_interval, settings.heartbeat_timeout / 2)
         steps = Steps(store, agents, cache=HistoryCache(settings.history_cache_bytes), heartbeat_interval=interval)
         worker = Worker(
             temporal,

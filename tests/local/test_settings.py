@@ -143,6 +143,13 @@ def test_a_certificate_needs_its_key() -> None:
         Settings(temporal_tls_cert_path=Path("client.pem"))
 
 
+def test_heartbeats_closer_than_a_tenth_of_a_second_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Settings(heartbeat_interval=timedelta(seconds=2)).heartbeat_interval == timedelta(seconds=2)
+    monkeypatch.setenv("LANEWAY_HEARTBEAT_INTERVAL", "0.01")
+    with pytest.raises(ConfigurationError, match=r"LANEWAY_HEARTBEAT_INTERVAL='0.01' must be at least 0.1 seconds"):
+        Settings.load()
+
+
 def test_a_heartbeat_outlasting_its_step_is_refused() -> None:
     """Such a worker's death would be seen only when the step times out."""
     with pytest.raises(ConfigurationError, match="must not be longer than LANEWAY_STEP_TIMEOUT"):
