@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool
 from langgraph._internal._serde import build_serde_allowlist
 from langgraph.channels.base import BaseChannel
 from langgraph.graph.state import CompiledStateGraph, StateGraph
@@ -23,8 +24,9 @@ from langgraph.graph.state import CompiledStateGraph, StateGraph
 from laneway.activities.adapter import Capability, RetryPolicy, StepResult, StepWork
 from laneway.activities.langchain_codec import MessageCodec
 from laneway.activities.langchain_contract import contract_of
+from laneway.activities.langchain_delegation import check_tools, delegate_tools
 from laneway.activities.langchain_editing import describe
-from laneway.activities.langchain_graphs import Graph, all_graphs, compiled, models_of_nodes, response_types
+from laneway.activities.langchain_graphs import Graph, all_graphs, compiled, find, models_of_nodes, response_types
 from laneway.activities.langchain_import import read_import, stored_import
 from laneway.activities.langchain_models import stop_sdk_retries
 from laneway.activities.langchain_output import OutputFinder
@@ -36,6 +38,7 @@ from laneway.activities.langchain_traits import traits_of
 from laneway.errors import ConfigurationError
 from laneway.history.callbacks import callback_name
 from laneway.history.context import HistoryProcessor, HistoryProcessorCondition
+from laneway.history.delegation import Delegation
 from laneway.history.origins import EntryMetadata
 from laneway.history.processors import compose
 from laneway.history.repair import ImportRepair
@@ -68,6 +71,8 @@ class LangChainAdapter:
         stream: whether model requests are streamed, so that text is seen as it comes; by default they are.
         history_processor: edits the history before every model node; several run in order. See docs/history.md.
         history_processor_condition: says before each model node whether it does; always, where there is none.
+        delegates: other agents of the application to which the graph's model can hand work, by name. The graph has to
+            be made with their tools, see `delegate_tools`; see docs/delegation.md.
 
     Raises:
         ConfigurationError: `graph` is no graph, or is compiled with a checkpointer or with breakpoints; there is no
@@ -93,6 +98,7 @@ class LangChainAdapter:
         stream: bool | None = None,
         history_processor: HistoryProcessor[BaseMessage] | Sequence[HistoryProcessor[BaseMessage]] | None = None,
         history_processor_condition: HistoryProcessorCondition | None = None,
+        delegates: Mapping[str, Delegation] | None = None,
     ) -> None:
         self.graph = compiled(graph)
         for argument, channel in (("messages_key", messages_key), ("output_key", output_key)):
@@ -114,6 +120,9 @@ class LangChainAdapter:
         in_force([self.processing])
         if processor is not None:
             self._check_processor(processor)
+        self.delegates: Mapping[str, Delegation] = dict(delegates or {})
+        tools = {one.name: one for one in find(self.graph) if isinstance(one, BaseTool)}
+        check_tools(self.delegates, tools, graph=self.graph.name)
         self._context = context
         self._context_factory = context_factory
         self._contract = contract
@@ -130,6 +139,7 @@ class LangChainAdapter:
             models={node: traits_of(one.model for one in models.get(node, ())) for node in sorted(self.model_nodes)},
             processing=self.processing,
             owner=self,
+            delegates=self.delegates,
         )
 
     def _check_model_nodes(self, names: Iterable[str]) -> frozenset[str]:
@@ -165,9 +175,18 @@ class LangChainAdapter:
         types.update(dict.fromkeys(response_types(self.graph)))
         return list(types)
 
+    @staticmethod
+    def delegate_tools(delegates: Mapping[str, Delegation]) -> list[BaseTool]:
+        """The tools of delegates, to be given to a graph when it is made: `create_agent(model, tools=[…])`.
+
+        Raises:
+            ConfigurationError: a name cannot be one, or two tools have the same.
+        """
+        return delegate_tools(delegates)
+
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return frozenset({"history_processing", "streaming"})
+        return frozenset({"approval", "delegation", "history_processing", "streaming"})
 
     @property
     def retry_policy(self) -> RetryPolicy:

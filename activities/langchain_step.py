@@ -33,6 +33,7 @@ from laneway.activities.langchain_run import UNSEEN, StepListener, borrowed, run
 from laneway.activities.langchain_state import Saved, Spaces, StateCodec
 from laneway.activities.langchain_traits import ModelTraits
 from laneway.activities.langchain_waiting import requests_of, resume_with
+from laneway.history.delegation import Delegation
 from laneway.history.editing import EditOutcome
 from laneway.history.records import TurnUsage
 from laneway.history.scopes import HistoryProcessingSettings, in_force
@@ -60,6 +61,7 @@ class LaneGraph:
         models: the nodes that ask a model with the messages, and what is known of these models.
         processing: the adapter's history processing.
         owner: the adapter.
+        delegates: the agents that it can hand work to.
     """
 
     graph: Graph
@@ -71,6 +73,7 @@ class LaneGraph:
     models: Mapping[str, ModelTraits]
     processing: HistoryProcessingSettings[BaseMessage]
     owner: object
+    delegates: Mapping[str, Delegation] = field(default_factory=dict[str, Delegation])
 
     @property
     def limit(self) -> int:
@@ -392,7 +395,7 @@ class Superstep:
         self, snapshot: StateSnapshot, position: Position, begun: Mapping[str, int], used: TurnUsage
     ) -> StepResult[BaseMessage]:
         """What the superstep began from is staged; what it has come to is in the journal already."""
-        result = replace(self._so_far(), usage=used, requests=requests_of(self._work, snapshot))
+        result = replace(self._so_far(), usage=used, requests=requests_of(self._work, snapshot, self._lane.delegates))
         if self._work.answers:
             assert self._work.state is not None
             return replace(result, state=self._work.state)

@@ -13,7 +13,9 @@ from langgraph.types import Command, Interrupt, StateSnapshot
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from laneway.activities.adapter import StepWork
+from laneway.activities.langchain_delegation import asked_delegate, delegation_of, told
 from laneway.activities.retries import SerializationFailed
+from laneway.history.delegation import Delegation
 from laneway.history.requests import Answer, PendingRequest, request_id
 
 __all__ = ["requests_of", "resume_with"]
@@ -22,23 +24,33 @@ _ACTIONS: Final = "action_requests"
 """What LangChain's `HumanInTheLoopMiddleware` asks about."""
 
 
-def requests_of(work: StepWork[Any], snapshot: StateSnapshot) -> tuple[PendingRequest, ...]:
+def requests_of(
+    work: StepWork[Any], snapshot: StateSnapshot, delegates: Mapping[str, Delegation]
+) -> tuple[PendingRequest, ...]:
     """What a superstep waits for.
 
     Raises:
         SerializationFailed: what a node asks has no JSON form; it names the node.
+        ConfigurationError: a tool hands work to a delegate that the adapter does not have.
     """
     return tuple(
-        PendingRequest(
-            id=request_id(work.lane_id, work.turn_id, work.step, interrupt.id),
-            kind="question",
-            name=task.name,
-            payload=_payload(task.name, interrupt),
-            ref=interrupt.id,
-            takes=("result", "approved", "denied"),
-        )
-        for task in snapshot.tasks
-        for interrupt in task.interrupts
+        _request(work, task.name, interrupt, delegates) for task in snapshot.tasks for interrupt in task.interrupts
+    )
+
+
+def _request(
+    work: StepWork[Any], node: str, interrupt: Interrupt, delegates: Mapping[str, Delegation]
+) -> PendingRequest:
+    payload = _payload(node, interrupt)
+    if asked_delegate(payload) is not None:
+        return delegation_of(work, interrupt.id, cast("Mapping[str, Any]", payload), delegates)
+    return PendingRequest(
+        id=request_id(work.lane_id, work.turn_id, work.step, interrupt.id),
+        kind="question",
+        name=node,
+        payload=payload,
+        ref=interrupt.id,
+        takes=("result", "approved", "denied"),
     )
 
 
@@ -57,7 +69,11 @@ def resume_with(work: StepWork[Any]) -> Command[Any] | None:
     Where a node is asked several times, only the last question is open: what was answered before is in the journal.
     """
     values = {
-        one.request.ref: _value(one.request.payload, one.answer) for one in work.answers if one.step == work.step - 1
+        one.request.ref: told(one.answer)
+        if one.request.kind == "delegation"
+        else _value(one.request.payload, one.answer)
+        for one in work.answers
+        if one.step == work.step - 1
     }
     return Command(resume=values) if values else None
 

@@ -22,7 +22,7 @@ from tests.waiting.agents import results_in
 USAGE = RequestUsage(input_tokens=10, output_tokens=1)
 
 
-def _calls(prompt: str) -> list[Any]:
+def calls_of(prompt: str) -> list[Any]:
     """`reader: a | reader: b` hands out `a` and `b`; arguments may be JSON."""
     calls: list[Any] = []
     for number, part in enumerate(prompt.split(" | ")):
@@ -60,7 +60,7 @@ class Team:
 
     def _hand_out(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         if isinstance(messages[-1].parts[-1], UserPromptPart):
-            return ModelResponse(_calls(prompts_of(messages)[-1]), usage=USAGE)
+            return ModelResponse(calls_of(prompts_of(messages)[-1]), usage=USAGE)
         here = [one for one in messages[-1:] if isinstance(one, ModelRequest)]
         got = [f"{outcome}: {content}" for _, outcome, content in results_in(here)]
         return ModelResponse([TextPart("; ".join(got))], usage=USAGE)
