@@ -6,7 +6,11 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from hashlib import blake2b
 
-__all__ = ["ToolJournal"]
+__all__ = ["UNCERTAIN", "ToolJournal"]
+
+_BEGUN = "?"
+UNCERTAIN = "!"
+"""How the keys of calls end whose outcome is unknown."""
 
 
 class ToolJournal:
@@ -31,6 +35,28 @@ class ToolJournal:
         name = f"{call_id}:{blake2b(tool.encode() + b'|' + arguments, digest_size=6).hexdigest()}"
         self._named[name] += 1
         return name if self._named[name] == 1 else f"{name}:{self._named[name]}"
+
+    async def begin_once(self, key: str, call: bytes) -> bool:
+        """Note that a call begins which must not be made twice.
+
+        Args:
+            key: the call's.
+            call: what is called, for the turn's record: see `UncertainCall`.
+
+        Returns:
+            whether it may be made. Where it had begun before and did not finish, its outcome is unknown, and that is
+            noted for the record.
+        """
+        if self.finished(key + _BEGUN) is None:
+            await self.finish(key + _BEGUN, b"")
+            return True
+        await self.finish(key + UNCERTAIN, call)
+        return False
+
+    @property
+    def uncertain(self) -> dict[str, bytes]:
+        """The calls whose outcome is unknown, by their keys."""
+        return {key: call for key, call in self._finished.items() if key.endswith(UNCERTAIN)}
 
     def finished(self, key: str) -> bytes | None:
         """What a call came to, or None where it has not finished."""

@@ -36,11 +36,17 @@ from laneway.activities.pydantic_run import JSON_FORM, CallQueue
 from laneway.activities.pydantic_waiting import deferred_result, results_for
 from laneway.activities.retries import SerializationFailed
 from laneway.activities.turn_hooks import TurnHooks
+from laneway.errors import ConfigurationError
 from laneway.history.archival import READ_TOOL
-from laneway.history.records import EventKind
+from laneway.history.records import EventKind, UncertainCall
 from laneway.history.requests import Answered
 
 __all__ = ["Emit", "LaneCapability", "ResultLimit", "StreamingLaneCapability"]
+
+_UNKNOWN = (
+    "The outcome of this call of {name!r} is unknown: it was interrupted after it had begun, and may have taken "
+    "effect. It was not called again. Find out what it did before you go on."
+)
 
 Emit = Callable[[EventKind, Mapping[str, object]], None]
 
@@ -159,6 +165,10 @@ class _JournaledToolset(WrapperToolset[Any]):
         reason = await self._ask(name, tool_args, ctx, key)
         shown = {"tool": name, "call_id": ctx.tool_call_id, "arguments": arguments.decode()[:2000]}
         self.emit(EventKind.TOOL_CALLED, shown)
+        if reason is None and _runs_once(tool):
+            call = UncertainCall(name, ctx.tool_call_id or "", arguments.decode()[:2000])
+            if not await self.journal.begin_once(key, call.to_json()):
+                reason = _UNKNOWN.format(name=name)
         finished = await self._call(name, tool_args, ctx, tool) if reason is None else _Raised("failed", reason)
         if self.limit is not None and name != READ_TOOL:
             finished = await self.limit.kept(name, finished)
@@ -228,6 +238,13 @@ class _JournaledToolset(WrapperToolset[Any]):
         if isinstance(result, ToolReturn):
             return _ReturnedRich(cast("ToolReturn[Any]", result), queued=queued)
         return _Returned(result, queued=queued)
+
+
+def _runs_once(tool: ToolsetTool[Any]) -> bool:
+    retry: object = (tool.tool_def.metadata or {}).get("retry")
+    if retry not in (None, "never"):
+        raise ConfigurationError(f"tool {tool.tool_def.name!r} has {retry!r} as its metadata's retry: give 'never'")
+    return retry == "never"
 
 
 def _kind_of(value: object) -> str:

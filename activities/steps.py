@@ -28,7 +28,7 @@ from laneway.activities.agents import Agents
 from laneway.activities.archive import TurnArchive
 from laneway.activities.delegating import Delegating, children_of, kept_after
 from laneway.activities.endings import Endings
-from laneway.activities.journal import ToolJournal
+from laneway.activities.journal import UNCERTAIN, ToolJournal
 from laneway.activities.profiles import ProfileSource
 from laneway.activities.publisher import StepPublisher
 from laneway.activities.references import UnknownReference
@@ -54,7 +54,7 @@ from laneway.history.heads import Fence, LoadedTurn, TurnEnded
 from laneway.history.lanes import LaneKey
 from laneway.history.options import TurnOptions
 from laneway.history.origins import EntryMetadata
-from laneway.history.records import EventKind, LaneEvent, StepAttempt, TurnRecord, TurnTally, TurnUsage
+from laneway.history.records import EventKind, LaneEvent, StepAttempt, TurnRecord, TurnTally, TurnUsage, UncertainCall
 from laneway.history.requests import Answer, StoredRequest, answers_since, first_of_episode, requests_of
 from laneway.history.store import HistoryStore
 from laneway.history.threads import TextWindow, opening_of
@@ -96,6 +96,7 @@ class _Attempt:
     options: TurnOptions
     window: TextWindow | None
     opening: str = ""
+    journal: ToolJournal | None = None
 
     @property
     def base(self) -> CheckpointRef:
@@ -191,6 +192,7 @@ class Steps:
             error_message=error_message,
             attempts=tuple(_failed_attempts(fields)),
             children=children_of(fields),
+            uncertain=_uncertain(fields),
         )
         hooks = self._endings.hooks_of(lane, request.t, fields.get("op"))
         await self._endings.owe(hooks, lane, fields.get("op"))
@@ -377,7 +379,9 @@ class Steps:
             held, _ = await self._store.stage(fence, prefix + key, result)
             return held
 
-        journal = ToolJournal({k.removeprefix(prefix): v for k, v in fields.items() if k.startswith(prefix)}, write)
+        attempt.journal = journal = ToolJournal(
+            {k.removeprefix(prefix): v for k, v in fields.items() if k.startswith(prefix)}, write
+        )
         return StepWork(
             conversation=fence.lane.conversation,
             turn_id=fence.turn_id,
@@ -618,6 +622,7 @@ class Steps:
             tally=tally,
             attempts=() if attempt is None else tuple(attempt.failed),
             children=() if attempt is None else children_of(attempt.turn.fields),
+            uncertain=() if attempt is None else _uncertain(attempt.turn.fields, attempt.journal),
         )
 
     # Heartbeats -------------------------------------------------------------------------------------------------------
@@ -704,6 +709,14 @@ def _extras(attempt: _Attempt, result: StepResult[Any]) -> Mapping[str, object]:
     extras = attempt.turn.head.extras if result.extras is None else result.extras
     kept = attempt.kept
     return {**extras, "kept": {one: child.to_data() for one, child in kept.items()}} if kept else extras
+
+
+def _uncertain(fields: Mapping[str, bytes], journal: ToolJournal | None = None) -> tuple[UncertainCall, ...]:
+    """The calls of a turn whose outcome is unknown, those that a step found out itself included."""
+    found = {name.partition(":")[2]: call for name, call in fields.items() if name[0] == "j" and name[-1] == UNCERTAIN}
+    if journal is not None:
+        found |= journal.uncertain
+    return tuple(map(UncertainCall.from_json, found.values()))
 
 
 def _tally(attempt: _Attempt, result: StepResult[Any]) -> TurnTally:

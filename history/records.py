@@ -13,7 +13,7 @@ from laneway.history.delegation import ChildRef
 from laneway.history.editing import EditReceipt
 from laneway.history.repair import ImportRepair
 
-__all__ = ["EventKind", "LaneEvent", "Outcome", "StepAttempt", "TurnRecord", "TurnTally", "TurnUsage"]
+__all__ = ["EventKind", "LaneEvent", "Outcome", "StepAttempt", "TurnRecord", "TurnTally", "TurnUsage", "UncertainCall"]
 
 Outcome = Literal["committed", "failed", "cancelled"]
 """How a turn ended; there is no fourth way."""
@@ -39,6 +39,30 @@ class StepAttempt:
     attempt: int
     error_type: str
     error_message: str
+
+
+@dataclass(frozen=True)
+class UncertainCall:
+    """A tool call that must not be made twice, and was interrupted: nobody knows whether it took effect.
+
+    Attributes:
+        tool: the tool.
+        call_id: the call's id.
+        arguments: what it was called with, as JSON, cut where that is long.
+    """
+
+    tool: str
+    call_id: str
+    arguments: str
+
+    def to_json(self) -> bytes:
+        """The stored form."""
+        return json.dumps(astuple(self), separators=(",", ":"), ensure_ascii=False).encode()
+
+    @classmethod
+    def from_json(cls, blob: bytes) -> Self:
+        """Read what `to_json` gives."""
+        return cls(*json.loads(blob))
 
 
 @dataclass(frozen=True)
@@ -96,6 +120,7 @@ class TurnRecord:
         attempts: the attempts that failed on the way.
         repairs: for an import, what was repaired.
         children: the turns that it handed work to, in order.
+        uncertain: the calls of tools that must not run twice whose outcome is unknown.
     """
 
     turn_id: str
@@ -114,6 +139,7 @@ class TurnRecord:
     attempts: tuple[StepAttempt, ...] = ()
     repairs: tuple[ImportRepair, ...] = ()
     children: tuple[ChildRef, ...] = ()
+    uncertain: tuple[UncertainCall, ...] = ()
 
     @property
     def usage(self) -> TurnUsage:
@@ -148,6 +174,8 @@ class TurnRecord:
             data["i"] = [astuple(repair) for repair in self.repairs]
         if self.children:
             data["k"] = [child.to_data() for child in self.children]
+        if self.uncertain:
+            data["q"] = [astuple(call) for call in self.uncertain]
         if self.attempts:
             data["a"] = [[a.step, a.attempt, a.error_type, a.error_message] for a in self.attempts]
         return json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode()
@@ -177,6 +205,7 @@ class TurnRecord:
             attempts=tuple(StepAttempt(*attempt) for attempt in data.get("a", ())),
             repairs=tuple(ImportRepair(*repair) for repair in data.get("i", ())),
             children=tuple(map(ChildRef.from_data, data.get("k", ()))),
+            uncertain=tuple(UncertainCall(*call) for call in data.get("q", ())),
         )
 
 

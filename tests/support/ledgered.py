@@ -1,4 +1,4 @@
-"""An agent whose model and tools write down what they do. `python -m tests.support.ledgered` runs its workers."""
+"""Agents whose models and tools write down what they do. `python -m tests.support.ledgered` runs its workers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 import laneway.worker
-from laneway import Laneway, PydanticAdapter, Settings
+from laneway import Delegation, Laneway, PydanticAdapter, Settings
 from laneway.activities.adapter import Adapter
 
 from tests.support.stops import StoppingStore, Stops, append
@@ -63,7 +63,52 @@ def agents(ledger: Path, stops: Stops) -> dict[str, Adapter[Any]]:
         await stops.at("validator")
         return output
 
-    return {"plain": PydanticAdapter(make()), "checked": PydanticAdapter(checked)}
+    return {"plain": PydanticAdapter(make()), "checked": PydanticAdapter(checked), **_team(ledger, stops)}
+
+
+def _team(ledger: Path, stops: Stops) -> dict[str, Adapter[Any]]:
+    """`lead` hands work to `helper`, and at the same time asks to `sign`; `payer` calls a tool that runs once."""
+
+    def lead(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        results = [part.content for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
+        append(ledger, f"lead asked {len(results)}")
+        if results:
+            return ModelResponse([TextPart(" and ".join(map(str, results)))])
+        return ModelResponse(
+            [ToolCallPart("delegate_to_helper", {"brief": "help"}, "h"), ToolCallPart("sign", {}, "s")]
+        )
+
+    async def helper(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        append(ledger, "helper asked")
+        await stops.at("helper")
+        return ModelResponse([TextPart("helped")])
+
+    def payer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        results = [part for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
+        if results:
+            return ModelResponse([TextPart(f"{results[0].outcome}: {results[0].content}")])
+        return ModelResponse([ToolCallPart("pay", {"amount": 5}, "p")])
+
+    leading: Agent[None, str] = Agent(FunctionModel(lead, model_name="lead"))
+
+    @leading.tool_plain(requires_approval=True)
+    def sign() -> str:
+        append(ledger, "signed")
+        return "signed"
+
+    paying: Agent[None, str] = Agent(FunctionModel(payer, model_name="payer"))
+
+    @paying.tool_plain(metadata={"retry": "never"})
+    async def pay(amount: int) -> str:
+        append(ledger, f"paid {amount}")
+        await stops.at("pay")
+        return "paid"
+
+    return {
+        "lead": PydanticAdapter(leading, delegates={"helper": Delegation("helper", "helps")}),
+        "helper": PydanticAdapter(Agent(FunctionModel(helper, model_name="helper"))),
+        "payer": PydanticAdapter(paying),
+    }
 
 
 async def work(folder: Path, place: str | None) -> None:

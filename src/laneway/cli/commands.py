@@ -144,6 +144,7 @@ def show(
         str | None, typer.Option(metavar="APP", help="Show the lane of the agent's contract in this application.")
     ] = None,
     contract: Annotated[str | None, typer.Option(metavar="DIGEST", help="Show the lane of this contract.")] = None,
+    tree: Annotated[bool, typer.Option("--tree", help="Show its turns with those that they handed work to.")] = False,
     data_dir: _DataDir = _DATA_DIR,
     as_json: _Json = False,
 ) -> None:
@@ -154,7 +155,8 @@ def show(
     from laneway.cli.inspection import show_lane
 
     _run(
-        show_lane(conversation, agent, app=app, contract=contract, data_dir=data_dir, as_json=as_json), as_json=as_json
+        show_lane(conversation, agent, app=app, contract=contract, data_dir=data_dir, as_json=as_json, tree=tree),
+        as_json=as_json,
     )
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from laneway.client import LaneStatus
     from laneway.history.accounts import LaneSpending
     from laneway.history.checkpoints import StoredEntry
+    from laneway.history.delegation import ChildRef
     from laneway.history.heads import Head
     from laneway.history.lanes import LaneKey
     from laneway.history.records import TurnRecord
@@ -55,7 +56,14 @@ class _View:
 
 
 async def show_lane(
-    conversation: str, agent: str, *, app: str | None, contract: str | None, data_dir: Path, as_json: bool
+    conversation: str,
+    agent: str,
+    *,
+    app: str | None,
+    contract: str | None,
+    data_dir: Path,
+    as_json: bool,
+    tree: bool = False,
 ) -> int:
     """Write a lane's turns, messages, checkpoint, epoch, and what it is doing."""
     from laneway.activities.agents import Agents
@@ -68,6 +76,11 @@ async def show_lane(
     async with open_store(place) as store:
         lanes = await find_lanes(store, conversation, agent)
         lane = await choose_lane(store, lanes, None if app is None else agents, contract)
+        if tree:
+            from laneway.cli.tree import show_tree
+
+            await show_tree(store, lane, as_json=as_json)
+            return 0
         others = [other.contract for other in lanes if other != lane]
         head, status = await store.head(lane), await _status(place, lane)
         turn = None if isinstance(status, LanewayError) else status.turn
@@ -170,6 +183,20 @@ def _turn_json(turn: TurnRecord) -> dict[str, object]:
         "noops": turn.tally.noops,
         "skips": turn.tally.skips,
         "repairs": [asdict(repair) for repair in turn.repairs],
+        "uncertain": [asdict(call) for call in turn.uncertain],
+        "children": [_child_json(child) for child in turn.children],
+    }
+
+
+def _child_json(child: ChildRef) -> dict[str, object]:
+    lane = child.lane
+    return {
+        "delegate": child.delegate,
+        "conversation": lane.conversation,
+        "agent": lane.agent,
+        "contract": lane.contract,
+        "turn_id": child.turn_id,
+        "kept": child.kept,
     }
 
 
