@@ -7,7 +7,7 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-EXTRAS := langchain,local,dev,bench
+EXTRAS := langchain,local,otel,dev,bench
 
 # A candidate must run, not only be found: version managers leave commands on PATH that fail when called.
 PYTHON_FITS := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))

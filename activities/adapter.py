@@ -19,6 +19,7 @@ from laneway.activities.archive import TurnArchive
 from laneway.activities.capabilities import Capability
 from laneway.activities.journal import ToolJournal
 from laneway.activities.scope_in_force import ScopeInForce
+from laneway.activities.telemetry import StepTelemetry
 from laneway.activities.turn_hooks import TurnHooks
 from laneway.history.checkpoints import CheckpointRef
 from laneway.history.editing import EditReceipt
@@ -124,6 +125,7 @@ class StepWork(Generic[M]):
         answers: what the steps directly before it waited for, oldest first, each with its answer.
         scope: what the scopes around the call say, inside of the adapter's own settings.
         hooks: what an adapter with the capability `hooks` asks before a model request and a tool, and tells after it.
+        telemetry: where the framework's own spans go; None for nowhere.
     """
 
     conversation: str
@@ -147,6 +149,7 @@ class StepWork(Generic[M]):
     answers: Sequence[Answered] = ()
     scope: ScopeInForce = field(default_factory=ScopeInForce)
     hooks: TurnHooks = field(default_factory=TurnHooks, repr=False)
+    telemetry: StepTelemetry | None = None
 
 
 class Adapter(Protocol[M]):

@@ -14,6 +14,7 @@ from laneway.activities.capabilities import require
 from laneway.activities.hooks import Hooks
 from laneway.activities.profiles import Profiled, ProfileSource
 from laneway.activities.references import Registry
+from laneway.activities.telemetry import Instruments, Telemetry
 from laneway.errors import UnknownAgent
 from laneway.history.lanes import LaneKey
 
@@ -30,14 +31,20 @@ class Agents:
         adapters: each agent's adapter, by the agent's name.
         registry: what the application has registered by name besides.
         hooks: the application's hooks.
+        telemetry: where the application's spans and metrics go; None for nowhere.
     """
 
     def __init__(
-        self, adapters: Mapping[str, Adapter[Any]], registry: Registry | None = None, hooks: Hooks | None = None
+        self,
+        adapters: Mapping[str, Adapter[Any]],
+        registry: Registry | None = None,
+        hooks: Hooks | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self._adapters = dict(adapters)
         self.registry = registry or Registry()
         self._hooks = hooks
+        self.instruments = None if telemetry is None else Instruments(telemetry)
         self._stack = AsyncExitStack()
         self._running: dict[tuple[str, str], asyncio.Lock] = {}
         self._entered: set[tuple[str, str]] = set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from laneway.activities.agents import Agents
 from laneway.activities.references import UnknownReference
@@ -45,8 +46,12 @@ class Endings:
         if hooks.wants_end:
             await self._store.owe(lane, hooks.turn_id, options or b"")
 
-    async def tell(self, hooks: TurnHooks, lane: LaneKey, record: TurnRecord) -> None:
-        """Tell of a turn's end, if anybody is to be told."""
+    async def tell(
+        self, hooks: TurnHooks, lane: LaneKey, record: TurnRecord, carrier: Mapping[str, str] | None = None
+    ) -> None:
+        """Tell of a turn's end, if anybody is to be told; telemetry by the context that came with the turn."""
+        if self._agents.instruments is not None and carrier is not None:
+            self._agents.instruments.ended(lane, record, carrier)
         if hooks.wants_end:
             await hooks.tell_end(record)
             await self._store.settle(lane, hooks.turn_id)

@@ -15,10 +15,11 @@ from typing import Any, Generic, cast
 from pydantic import TypeAdapter, ValidationError
 from pydantic_ai import CallToolsNode
 from pydantic_ai.agent import AbstractAgent
-from pydantic_ai.capabilities import AbstractCapability, ProcessHistory
+from pydantic_ai.capabilities import AbstractCapability, Instrumentation, ProcessHistory
 from pydantic_ai.exceptions import FallbackExceptionGroup, ModelAPIError
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, UserContent, UserPromptPart
 from pydantic_ai.models import Model, infer_model
+from pydantic_ai.models.instrumented import InstrumentationSettings
 from pydantic_ai.run import AgentRun
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import RequestUsage, UsageLimits
@@ -304,6 +305,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
             # In this order: the budget is asked about what is sent in the end.
             capabilities=[
                 *self._compaction(work),
+                *_instrumentation(work),
                 *(one for one in (capability, reader, watch, memory, gate) if one is not None),
             ],
             toolsets=self._delegate_tools or None,
@@ -537,6 +539,20 @@ def _usage_of(call: CallUsage) -> RequestUsage:
         cache_read_tokens=call.cache_read_tokens,
         cache_write_tokens=call.cache_write_tokens,
     )
+
+
+def _instrumentation(work: StepWork[ModelMessage]) -> Sequence[AbstractCapability[Any]]:
+    """The framework's own spans, where the application has telemetry."""
+    if work.telemetry is None:
+        return ()
+    telemetry = work.telemetry.instruments.telemetry
+    settings = InstrumentationSettings(
+        tracer_provider=telemetry.tracer_provider,
+        meter_provider=telemetry.meter_provider,
+        include_content=telemetry.include_content,
+        include_binary_content=telemetry.include_content,
+    )
+    return (Instrumentation(settings=settings),)
 
 
 def _check_single_processor(agent: AbstractAgent[Any, Any]) -> None:

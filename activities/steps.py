@@ -34,6 +34,7 @@ from laneway.activities.publisher import StepPublisher
 from laneway.activities.references import UnknownReference
 from laneway.activities.retries import RetryStep, cause_of, decide
 from laneway.activities.scope_in_force import ScopeInForce
+from laneway.activities.telemetry import StepTelemetry
 from laneway.activities.turn_hooks import HookJournal, TurnHooks
 from laneway.activities.turn_scope import TurnScope
 from laneway.activities.wire import ABORT_TURN, RUN_STEP, AbortInput, Awaited, StepInput, StepOutcome
@@ -97,6 +98,7 @@ class _Attempt:
     window: TextWindow | None
     opening: str = ""
     journal: ToolJournal | None = None
+    telemetry: StepTelemetry | None = None
 
     @property
     def base(self) -> CheckpointRef:
@@ -199,7 +201,7 @@ class Steps:
         record = await self._store.abort(fence, record, decided=True)
         await self._drop_children(record)
         if record.outcome == request.o:  # else a step ended it, which tells
-            await self._endings.tell(hooks, lane, record)
+            await self._endings.tell(hooks, lane, record, TurnOptions.from_json(fields.get("op")).trace)
         return StepOutcome(record.outcome, 0)
 
     async def _drop_children(self, record: TurnRecord) -> None:
@@ -213,6 +215,13 @@ class Steps:
         attempt = await self._load(request, fence)
         if f"s{request.n}" in attempt.turn.fields:
             return await self._staged_before(request, attempt)
+        if (instruments := self._agents.instruments) is None:
+            return await self._run(request, attempt)
+        with instruments.step(fence.lane, request.t, request.n, attempt.options.trace) as attempt.telemetry:
+            return await self._run(request, attempt)
+
+    async def _run(self, request: StepInput, attempt: _Attempt) -> StepOutcome:
+        fence = attempt.fence
         publisher = StepPublisher(
             lambda events: self._store.publish(attempt.fence, events),
             turn_id=request.t,
@@ -228,7 +237,7 @@ class Steps:
                     await self._ask_about_prompt(request, attempt)
                     await self._open(request, attempt)
                     result = whole(attempt, await attempt.adapter.step(self._work(request, attempt, publisher)))
-                    _emit_edits(publisher, result)
+                    _emit_edits(publisher, result, attempt.telemetry)
                 for kind, data in result.said:
                     publisher.emit(kind, data)
                 events = await publisher.drain()
@@ -370,7 +379,7 @@ class Steps:
             assert tip is not None
             attempt.checkpoint, attempt.tally = tip, tally
             self._advance(attempt, result, entries)
-            _emit_edits(publisher, result)
+            _emit_edits(publisher, result, attempt.telemetry)
 
         first = first_of_episode(fields, step)
         prefix = f"j{first}:"
@@ -404,6 +413,7 @@ class Steps:
             opening=attempt.opening,
             archive=TurnArchive(self._store.archives, fence),
             hooks=attempt.hooks,
+            telemetry=attempt.telemetry,
         )
 
     def _tail(self, attempt: _Attempt, result: StepResult[Any]) -> tuple[CheckpointRef, list[StoredEntry]]:
@@ -561,7 +571,7 @@ class Steps:
             events=events,
         )
         assert record.checkpoint is not None
-        await self._endings.tell(attempt.hooks, lane, record)
+        await self._endings.tell(attempt.hooks, lane, record, attempt.options.trace)
         if lane.is_once:
             return StepOutcome("committed", attempt.turn.head.version + 1)
         self._advance(attempt, result, entries)
@@ -607,7 +617,7 @@ class Steps:
         except StoreError as refused:
             raise ApplicationError(str(refused), type=refused.code) from refused
         await self._drop_children(record)
-        await self._endings.tell(hooks, fence.lane, record)
+        await self._endings.tell(hooks, fence.lane, record, TurnOptions.from_json(options).trace)
         return StepOutcome(record.outcome, request.v or 0)
 
     def _record(self, request: StepInput, attempt: _Attempt | None, *, tally: TurnTally) -> TurnRecord:
@@ -669,8 +679,10 @@ def whole(attempt: _Attempt, result: StepResult[Any]) -> StepResult[Any]:
     )
 
 
-def _emit_edits(publisher: StepPublisher, result: StepResult[Any]) -> None:
+def _emit_edits(publisher: StepPublisher, result: StepResult[Any], telemetry: StepTelemetry | None) -> None:
     for edit in result.edits:
+        if telemetry is not None:
+            telemetry.edited(edit)
         kind = EventKind.HISTORY_REWRITTEN if edit.is_rewrite else EventKind.HISTORY_KEPT
         publisher.emit(kind, asdict(edit))
 

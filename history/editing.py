@@ -19,6 +19,7 @@ from laneway.history.estimation import estimate_history
 from laneway.history.groups import HistoryGroup, find_groups
 from laneway.history.matching import match_messages
 from laneway.history.model_calls import CallReceipt, ModelCalls
+from laneway.history.observing import observed
 from laneway.history.origins import EntryMetadata
 from laneway.history.reasoning import release_bound_reasoning
 from laneway.history.rules import EditRule, refuse
@@ -166,9 +167,12 @@ async def edit_history(
         return EditOutcome("skipped", request.messages, request.entries)
 
     size = len(request.messages)
-    shown = await _aside(size, _shown, dialect, request)
-    result = await call_processor(processing.processor, shown.context, owner=request.owner)
-    return await _aside(size, _judged, dialect, request, shown, result, processing.processor)
+    with observed(callback_name(processing.processor)) as one:
+        shown = await _aside(size, _shown, dialect, request)
+        result = await call_processor(processing.processor, shown.context, owner=request.owner)
+        outcome = await _aside(size, _judged, dialect, request, shown, result, processing.processor)
+        one.receipt = outcome.receipt
+    return outcome
 
 
 async def _aside(size: int, function: Callable[..., _Result], *args: object) -> _Result:

@@ -56,6 +56,7 @@ class TurnOptions:
         scope: what the scopes around the call say, as `laneway.activities.turn_scope` writes it.
         parents: the turns above a delegated one, that of the caller first.
         max_depth: how deep the tree may become, as the delegations above say; None where none does.
+        trace: the context by which the turn joins its caller's trace; see `laneway.activities.telemetry`.
     """
 
     budget: RequestBudget = _NO_BUDGET
@@ -65,6 +66,7 @@ class TurnOptions:
     scope: Mapping[str, object] = field(default_factory=dict[str, object])
     parents: tuple[ParentTurn, ...] = ()
     max_depth: int | None = None
+    trace: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def is_root(self) -> bool:
@@ -89,6 +91,8 @@ class TurnOptions:
             data["brief"] = True
         if self.scope:
             data["s"] = self.scope
+        if self.trace:
+            data["tp"] = self.trace
         if self.parents:
             data["p"] = [parent.to_data() for parent in self.parents]
         if self.max_depth is not None:
@@ -107,4 +111,5 @@ class TurnOptions:
             data.get("s", {}),
             tuple(map(ParentTurn.from_data, data.get("p", ()))),
             data.get("m"),
+            trace=data.get("tp", {}),
         )

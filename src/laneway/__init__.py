@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from laneway.activities.langchain_adapter import LangChainAdapter
     from laneway.activities.profiles import AgentProfile
     from laneway.activities.pydantic_adapter import PydanticAdapter
+    from laneway.activities.telemetry import Telemetry
     from laneway.answers import Pending
     from laneway.app import Laneway
     from laneway.client import Conversation, LaneStatus, LanewayClient
@@ -110,6 +111,7 @@ _HOMES = {
     "Settings": "laneway.settings",
     "SlidingWindowProcessor": "laneway.history.processors",
     "SummarizationProcessor": "laneway.history.processors",
+    "Telemetry": "laneway.activities.telemetry",
     "TextWindow": "laneway.history.threads",
     "ToolOutputTooLarge": "laneway.errors",
     "Turn": "laneway.turns",
@@ -170,6 +172,7 @@ __all__ = [
     "Settings",
     "SlidingWindowProcessor",
     "SummarizationProcessor",
+    "Telemetry",
     "TextWindow",
     "ToolOutputTooLarge",
     "Turn",

@@ -10,6 +10,7 @@ from laneway.activities.adapter import Adapter
 from laneway.activities.agents import Agents
 from laneway.activities.hooks import Hooks
 from laneway.activities.references import Registry
+from laneway.activities.telemetry import Telemetry
 from laneway.activities.turn_scope import check_hooks
 from laneway.client import LanewayClient
 from laneway.errors import ConfigurationError, InvalidInput
@@ -30,13 +31,16 @@ class Laneway:
     Args:
         agents: each agent's adapter, such as a `PydanticAdapter`, by the name that conversations use.
         hooks: called around the turns of all agents, after those of their adapters.
+        telemetry: where spans and metrics go; without it there are none. See docs/observability.md.
 
     Raises:
         ConfigurationError: there is no agent, a name cannot be one, a value is no adapter, or there are hooks that an
             adapter would never call.
     """
 
-    def __init__(self, *, agents: Mapping[str, Adapter[Any]], hooks: Hooks | None = None) -> None:
+    def __init__(
+        self, *, agents: Mapping[str, Adapter[Any]], hooks: Hooks | None = None, telemetry: Telemetry | None = None
+    ) -> None:
         if not agents:
             raise ConfigurationError(
                 "Laneway needs at least one agent: Laneway(agents={'name': PydanticAdapter(agent)})"
@@ -54,6 +58,7 @@ class Laneway:
         self._adapters = dict(agents)
         self._registry = Registry()
         self._hooks = hooks
+        self._telemetry = telemetry
         for name, adapter in agents.items():
             for layer in (hooks, getattr(adapter, "hooks", None)):
                 if layer is not None:
@@ -115,7 +120,7 @@ class Laneway:
         Raises:
             ServiceUnavailable, ConfigurationError: a server cannot be reached, or a setting cannot work.
         """
-        agents = Agents(self._adapters, self._registry, self._hooks)
+        agents = Agents(self._adapters, self._registry, self._hooks, self._telemetry)
         async with run_worker(agents, settings or Settings.load()):
             yield
 
@@ -130,6 +135,6 @@ class Laneway:
             ServiceUnavailable, ConfigurationError: a server cannot be reached, or a setting cannot work.
         """
         async with LanewayClient.connect(
-            Agents(self._adapters, self._registry, self._hooks), settings or Settings.load()
+            Agents(self._adapters, self._registry, self._hooks, self._telemetry), settings or Settings.load()
         ) as client:
             yield client

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from hashlib import blake2b
@@ -43,7 +43,7 @@ from laneway.activities.wire import (
     WhenBusy,
 )
 from laneway.answers import Pending, pending_anywhere, pending_on
-from laneway.connect import connect_redis, connect_temporal
+from laneway.connect import connect_redis, connect_temporal, interceptors_of
 from laneway.errors import InvalidInput, LaneBusy, ServiceUnavailable, TurnConflict
 from laneway.history.budget import Headroom, RequestBudget
 from laneway.history.callbacks import refuse_reentry
@@ -165,7 +165,7 @@ class LanewayClient:
         redis = await connect_redis(settings)
         watch = LaneWatch(redis)
         try:
-            temporal = await connect_temporal(settings)
+            temporal = await connect_temporal(settings, interceptors=interceptors_of(agents.instruments))
             store = HistoryStore(
                 redis,
                 prefix=settings.redis_prefix,
@@ -374,7 +374,15 @@ class LanewayClient:
         queued = QueuedTurn(
             turn_id, digest, t=None if timeout is None else timeout.total_seconds(), b=when_busy, w=cancel_waiting
         )
+        instruments = self.agents.instruments
         # Nothing is awaited before the lock, which serves in the order of asking.
+        nothing: AbstractContextManager[Mapping[str, str]] = nullcontext({})
+        with nothing if instruments is None else instruments.submitting(lane, turn_id) as carrier:
+            options = replace(options or TurnOptions(), trace=carrier)
+            return await self._submit(lane, queued, prompt, options)
+
+    async def _submit(self, lane: LaneKey, queued: QueuedTurn, prompt: bytes, options: TurnOptions) -> Turn:
+        turn_id = queued.id
         async with self._locks.setdefault(lane.lane_id, asyncio.Lock()):
             if lane.lane_id not in self._registered and not lane.is_once:
                 await self.store.register(lane)
@@ -383,10 +391,10 @@ class LanewayClient:
             known = await self.store.put_input(
                 lane,
                 turn_id,
-                digest=digest,
+                digest=queued.p,
                 prompt=prompt,
                 claim=self._claim,
-                options=(options or TurnOptions()).to_json(),
+                options=options.to_json(),
             )
             if isinstance(known, TurnRecord):
                 return Turn(self, lane, turn_id)

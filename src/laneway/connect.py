@@ -7,6 +7,7 @@ the patient policies of a long-lived connection apply.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -20,10 +21,11 @@ from redis.maint_notifications import MaintNotificationsConfig
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
+from laneway.activities.telemetry import Instruments
 from laneway.errors import ConfigurationError, LanewayError, ServiceUnavailable
 from laneway.settings import ENV_PREFIX, Settings
 
-__all__ = ["PROBE_TIMEOUT", "check_redis", "connect_redis", "connect_temporal"]
+__all__ = ["PROBE_TIMEOUT", "check_redis", "connect_redis", "connect_temporal", "interceptors_of"]
 
 PROBE_TIMEOUT = timedelta(seconds=5)
 """How long a server may take to answer the first question."""
@@ -37,12 +39,14 @@ async def connect_temporal(
     settings: Settings,
     *,
     data_converter: temporalio.converter.DataConverter = temporalio.converter.DataConverter.default,
+    interceptors: Sequence[temporalio.client.Interceptor] = (),
 ) -> temporalio.client.Client:
     """Connect to Temporal and make sure that the namespace exists.
 
     Args:
         settings: where Temporal is, and how it is reached.
         data_converter: what turns values into payloads; the default one needs no extra package on either side.
+        interceptors: around its calls, and those of workers that use it.
 
     Raises:
         ServiceUnavailable: nothing answers at the address, or what answers is not Temporal.
@@ -57,6 +61,7 @@ async def connect_temporal(
                 namespace=settings.temporal_namespace,
                 api_key=api_key,
                 data_converter=data_converter,
+                interceptors=interceptors,
                 tls=tls,
                 connect_timeout=PROBE_TIMEOUT,
             )
@@ -70,6 +75,21 @@ async def connect_temporal(
     except RuntimeError as error:  # what the SDK raises for everything that goes wrong while it connects
         raise _explain_connect_error(settings, str(error)) from error
     return client
+
+
+def interceptors_of(instruments: Instruments | None) -> Sequence[temporalio.client.Interceptor]:
+    """Temporal's own spans, where an application has telemetry. They need the extra `otel`.
+
+    Raises:
+        ConfigurationError: it is not installed.
+    """
+    if instruments is None:
+        return ()
+    try:
+        from laneway.workflows.tracing import TurnTracingInterceptor
+    except ImportError as error:
+        raise ConfigurationError(f"telemetry needs `pip install 'laneway[otel]'`: {error}") from error
+    return (TurnTracingInterceptor(instruments.tracer),)
 
 
 async def connect_redis(settings: Settings) -> Redis:

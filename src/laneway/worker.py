@@ -10,7 +10,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkflowRunner
 
 from laneway.activities.agents import Agents
 from laneway.activities.steps import Steps
-from laneway.connect import connect_redis, connect_temporal
+from laneway.connect import connect_redis, connect_temporal, interceptors_of
 from laneway.history.cache import HistoryCache
 from laneway.history.store import HistoryStore
 from laneway.settings import Settings
@@ -53,7 +53,7 @@ async def open_store(settings: Settings) -> AsyncGenerator[HistoryStore]:
 async def run_worker(agents: Agents, settings: Settings) -> AsyncGenerator[None]:
     """Run the lane workflow and its activities while the context is open."""
     async with open_store(settings) as store:
-        temporal = await connect_temporal(settings)
+        temporal = await connect_temporal(settings, interceptors=interceptors_of(agents.instruments))
         interval = min(settings.heartbeat_interval, settings.heartbeat_timeout / 2)
         steps = Steps(store, agents, cache=HistoryCache(settings.history_cache_bytes), heartbeat_interval=interval)
         worker = Worker(
