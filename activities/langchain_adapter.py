@@ -134,6 +134,7 @@ class LangChainAdapter:
             messages_key=messages_key,
             config=dict(config or {}),
             serde=serde,
+            codec=self._codec,
             output=OutputFinder(output_key, response_types(self.graph)),
             stream=stream is not False,
             models={node: traits_of(one.model for one in models.get(node, ())) for node in sorted(self.model_nodes)},

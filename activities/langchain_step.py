@@ -22,19 +22,21 @@ from langgraph.types import StateSnapshot
 
 from laneway.activities.adapter import StepResult, StepWork
 from laneway.activities.langchain_checkpoint import ROOT, StepSaver, checkpoint_name
-from laneway.activities.langchain_codec import detached
-from laneway.activities.langchain_editing import NodeRequest, edit
+from laneway.activities.langchain_codec import MessageCodec, detached
+from laneway.activities.langchain_editing import NodeRequest
 from laneway.activities.langchain_graphs import Graph
 from laneway.activities.langchain_growth import History, grown, shown
 from laneway.activities.langchain_models import told_apart
 from laneway.activities.langchain_output import OutputFinder
 from laneway.activities.langchain_prompt import GraphInput
+from laneway.activities.langchain_recorded import edit_once
 from laneway.activities.langchain_run import UNSEEN, StepListener, borrowed, run_graph, run_values
 from laneway.activities.langchain_state import Saved, Spaces, StateCodec
 from laneway.activities.langchain_traits import ModelTraits
 from laneway.activities.langchain_waiting import requests_of, resume_with
 from laneway.history.delegation import Delegation
-from laneway.history.editing import EditOutcome
+from laneway.history.editing import EditOutcome, EditReceipt
+from laneway.history.model_calls import ModelCalls
 from laneway.history.records import TurnUsage
 from laneway.history.scopes import HistoryProcessingSettings, in_force
 from laneway.langgraph_encoder import Snapshot
@@ -56,6 +58,7 @@ class LaneGraph:
         messages_key: the channel of its messages.
         config: LangChain's configuration of each run.
         serde: what stores its state.
+        codec: what stores its messages.
         output: says what a turn comes to.
         stream: whether models stream their answers.
         models: the nodes that ask a model with the messages, and what is known of these models.
@@ -68,6 +71,7 @@ class LaneGraph:
     messages_key: str
     config: Mapping[str, Any]
     serde: SerializerProtocol
+    codec: MessageCodec
     output: OutputFinder
     stream: bool
     models: Mapping[str, ModelTraits]
@@ -127,7 +131,7 @@ class Position:
         live: index of the first message that came after the history was written anew; 0 where it never was.
         asked: the id of the last message that the turn was given; None for none.
         asked_models: how many model nodes have run.
-        edited: whether the history was edited for the superstep that is next, or is not to be.
+        edited: whether history processing is through for the superstep that is next.
         used: what the turn has used.
     """
 
@@ -257,12 +261,11 @@ class Superstep:
     # What the graph is shown ------------------------------------------------------------------------------------------
 
     async def _edit(self, position: Position, traits: ModelTraits) -> Position:
-        """Let the history processor in force edit what model nodes are about to read.
-
-        An edit is staged at once, since what is kept of the superstep goes by it.
-        """
+        """Let the history processor in force edit what model nodes are about to read."""
         lane, work = self._lane, self._work
         processing = in_force([lane.processing, work.scope.processing])
+        if processing.processor is None:
+            return position
         request = NodeRequest(
             messages=self._history.messages,
             entries=self._history.entries,
@@ -272,17 +275,15 @@ class Superstep:
             history_version=f"{work.checkpoint}+{work.step}",
             live=position.live,
             model=traits,
+            calls=ModelCalls(work.journal, admit=work.account.admit, settle=work.account.settle),
         )
-        outcome = await edit(request, processing, owner=lane.owner)
+        outcome = await edit_once(request, processing, owner=lane.owner, journal=work.journal, codec=lane.codec)
         self._edited = outcome
+        used = _with_calls(position.used, outcome.receipt)
         if outcome.verdict != "accepted":
-            return position
+            return replace(position, used=used)
         self._history, self._staged = History(outcome.messages, outcome.entries), None
-        position = replace(position, live=len(outcome.messages), edited=True)
-        state = position.to_bytes(lane.dump(self._saver.spaces, outcome.messages))
-        await work.stage(replace(self._so_far(), state=state, usage=position.used))
-        self._edited, self._staged = None, len(outcome.messages)
-        return position
+        return replace(position, live=len(outcome.messages), used=used)
 
     def _show(self, position: Position, *, asks: bool) -> None:
         self._shown = shown(self._history.messages, live=position.live, asks=asks)
@@ -401,9 +402,17 @@ class Superstep:
             return replace(result, state=self._work.state)
         spaces = {name: self._saver.spaces[name][:length] for name, length in begun.items()}
         spaces[ROOT] = [replace(self._saver.root, writes={})]
-        # What is kept of the superstep goes by the history as it is: it is not edited again.
+        # What is kept of the superstep goes by the history as it is now.
         state = replace(position, edited=True).to_bytes(self._lane.dump(spaces, self._history.messages))
         return replace(result, state=state)
+
+
+def _with_calls(used: TurnUsage, receipt: EditReceipt | None) -> TurnUsage:
+    """What was used, the model calls of history processors included."""
+    for call in receipt.calls if receipt is not None else ():
+        figures = {name: getattr(used, name) + spent for name, spent in asdict(call.usage).items()}
+        used = replace(used, **figures)
+    return used
 
 
 def _unwrapped(value: Any) -> object:
