@@ -30,6 +30,7 @@ from laneway.activities.langchain_graphs import Graph, all_graphs, compiled, fin
 from laneway.activities.langchain_import import read_import, stored_import
 from laneway.activities.langchain_models import stop_sdk_retries
 from laneway.activities.langchain_output import OutputFinder
+from laneway.activities.langchain_prefix import PrefixChanged, mark_stale
 from laneway.activities.langchain_prompt import GraphPrompt
 from laneway.activities.langchain_state import StateCodec
 from laneway.activities.langchain_step import LaneGraph, Position, Superstep
@@ -251,6 +252,13 @@ class LangChainAdapter:
 
     async def step(self, work: StepWork[BaseMessage]) -> StepResult[BaseMessage]:
         stop_sdk_retries()
+        try:
+            return await self._superstep(work)
+        except PrefixChanged as changed:
+            await mark_stale(work.journal, changed)
+        return await self._superstep(work)
+
+    async def _superstep(self, work: StepWork[BaseMessage]) -> StepResult[BaseMessage]:
         context = await self._make_context(work.conversation)
         if work.state is None:
             live = int(str(work.extras.get("live", 0)))

@@ -22,11 +22,17 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from laneway.activities.langchain_editing import DIALECT, NodeRequest, release
 from laneway.errors import HistoryProcessingValidationError
 from laneway.history.editing import EditOutcome
+from laneway.history.model_calls import CallJournal
+from laneway.history.prefix import RELEASE
+from laneway.history.rules import EditRule
 
-__all__ = ["RELEASE", "PrefixChanged", "PrefixWatch", "prefix_of", "released"]
+__all__ = ["PrefixChanged", "PrefixWatch", "is_stale", "mark_stale", "prefix_of", "released"]
 
-RELEASE: Final = "laneway:bound_reasoning"
-"""What receipts of a release name in place of a processor."""
+
+
+_KEY: Final = "prefix"
+_FIRST_RECORD: Final = "g1"
+"""What the first task of a superstep that finished is kept under."""
 
 
 class PrefixChanged(BaseException):
@@ -52,7 +58,7 @@ class PrefixWatch(BaseCallbackHandler):
     """
 
     raise_error = True
-    run_inline = True
+    run_inline = False  # LangChain forgets to tell inline handlers that come after one that raises
 
     def __init__(self, before: str | None, bound: Collection[str]) -> None:
         super().__init__()
@@ -90,6 +96,23 @@ class PrefixWatch(BaseCallbackHandler):
                     self._signed.update(dict.fromkeys(DIALECT.bound_reasoning(generation.message), prefix))
 
 
+def is_stale(journal: CallJournal) -> bool:
+    """Whether an attempt at the step has found that the history's reasoning no longer fits."""
+    return journal.finished(_KEY) is not None
+
+
+async def mark_stale(journal: CallJournal, changed: PrefixChanged) -> None:
+    """Keep for each further attempt at the step that the history's reasoning no longer fits.
+
+    Raises:
+        HistoryProcessingValidationError: it was released already, and what is left does not fit either; or other tasks
+            of the superstep have finished, which were given the history as it was.
+    """
+    if is_stale(journal) or journal.finished(_FIRST_RECORD) is not None:
+        raise _refused(None)
+    await journal.finish(_KEY, changed.prefix.encode())
+
+
 def prefix_of(messages: Collection[BaseMessage], tools: object) -> str:
     """A digest of what a request carries before its messages: its opening system text and its tools."""
     digest = blake2b(digest_size=8)
@@ -110,13 +133,18 @@ def released(request: NodeRequest, *, owner: object) -> EditOutcome[BaseMessage]
     try:
         return release(request, owner=owner, name=RELEASE)
     except HistoryProcessingValidationError as error:
-        raise HistoryProcessingValidationError(
-            "the system text or the tools are not those that this turn began with, and the model ties the reasoning "
-            f"of message {error.index} to them: submit the turn again, or have the provider drop the reasoning: "
-            "ChatAnthropic(thinking={'type': 'adaptive', 'block_binding': {'prefix_mismatch_behavior': 'drop_block'}})",
-            rule=error.rule,
-            index=error.index,
-        ) from error
+        raise _refused(error.index) from error
+
+
+def _refused(index: int | None) -> HistoryProcessingValidationError:
+    where = "the history" if index is None else f"message {index}"
+    return HistoryProcessingValidationError(
+        "the system text or the tools are not those that this turn began with, and the model ties the reasoning of "
+        f"{where} to them: submit the turn again, or have the provider drop the reasoning: "
+        "ChatAnthropic(thinking={'type': 'adaptive', 'block_binding': {'prefix_mismatch_behavior': 'drop_block'}})",
+        rule=EditRule.BOUND_REASONING.value,
+        index=index,
+    )
 
 
 def _asks_to_drop(parameters: Mapping[str, Any]) -> bool:

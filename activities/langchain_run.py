@@ -94,7 +94,7 @@ async def run_graph(
     graph: Graph,
     given: object,
     config: Mapping[str, Any],
-    listener: StepListener,
+    handlers: Sequence[BaseCallbackHandler],
     *,
     resumes: bool,
     stream: bool,
@@ -106,7 +106,7 @@ async def run_graph(
         graph: as `borrowed`.
         given: the input; None to run the nodes that are next.
         config: LangChain's configuration.
-        listener: hears what happens.
+        handlers: hear what happens; the first is the step's listener.
         resumes: with no input, whether subgraphs go on from where they were stopped.
         stream: whether models are to stream their answers.
         context: LangGraph's runtime context.
@@ -116,10 +116,12 @@ async def run_graph(
         configurable[CONFIG_KEY_RESUMING] = resumes
     callbacks: Any = config.get("callbacks")
     if callbacks is None or isinstance(callbacks, list):
-        callbacks = [*cast("list[object]", callbacks or []), listener]
+        callbacks = [*cast("list[object]", callbacks or []), *handlers]
     else:
         callbacks = callbacks.copy()
-        callbacks.add_handler(listener)
+        for handler in handlers:
+            callbacks.add_handler(handler)
+    listener = cast("StepListener", handlers[0])
     whole: Any = {**config, "configurable": configurable, "callbacks": callbacks}
     modes: Any = ["custom", "messages"] if stream else ["custom"]
     async with aclosing(

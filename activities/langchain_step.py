@@ -23,11 +23,12 @@ from langgraph.types import StateSnapshot
 from laneway.activities.adapter import StepResult, StepWork
 from laneway.activities.langchain_checkpoint import ROOT, StepSaver, checkpoint_name
 from laneway.activities.langchain_codec import MessageCodec, detached
-from laneway.activities.langchain_editing import NodeRequest
+from laneway.activities.langchain_editing import DIALECT, NodeRequest
 from laneway.activities.langchain_graphs import Graph
 from laneway.activities.langchain_growth import History, grown, shown
 from laneway.activities.langchain_models import told_apart
 from laneway.activities.langchain_output import OutputFinder
+from laneway.activities.langchain_prefix import PrefixWatch, is_stale, released
 from laneway.activities.langchain_prompt import GraphInput
 from laneway.activities.langchain_recorded import edit_once
 from laneway.activities.langchain_run import UNSEEN, StepListener, borrowed, run_graph, run_values
@@ -37,6 +38,7 @@ from laneway.activities.langchain_waiting import requests_of, resume_with
 from laneway.history.delegation import Delegation
 from laneway.history.editing import EditOutcome, EditReceipt
 from laneway.history.model_calls import ModelCalls
+from laneway.history.prefix import receipts_of
 from laneway.history.records import TurnUsage
 from laneway.history.scopes import HistoryProcessingSettings, in_force
 from laneway.langgraph_encoder import Snapshot
@@ -133,6 +135,7 @@ class Position:
         asked_models: how many model nodes have run.
         edited: whether history processing is through for the superstep that is next.
         used: what the turn has used.
+        prefix: what the history's reasoning was signed under; see `langchain_prefix`. None where nobody asks for that.
     """
 
     next: list[str] = field(default_factory=list[str])
@@ -143,11 +146,22 @@ class Position:
     asked_models: int = 0
     edited: bool = False
     used: TurnUsage = field(default_factory=TurnUsage)
+    prefix: str | None = None
 
     def to_bytes(self, spaces: bytes) -> bytes:
         """The stored form, together with the graph's state."""
         used = list(asdict(self.used).values())
-        fields = [self.next, self.origin, self.begun, self.live, self.asked, self.asked_models, self.edited, used]
+        fields = [
+            self.next,
+            self.origin,
+            self.begun,
+            self.live,
+            self.asked,
+            self.asked_models,
+            self.edited,
+            used,
+            self.prefix,
+        ]
         head = json.dumps(fields, separators=(",", ":"))
         return packb([head, spaces])
 
@@ -155,8 +169,8 @@ class Position:
     def from_bytes(cls, blob: bytes) -> tuple[Position, bytes]:
         """What `to_bytes` was given."""
         head, spaces = unpackb(blob)
-        following, origin, begun, live, asked, asked_models, edited, used = json.loads(head)
-        return cls(following, origin, begun, live, asked, asked_models, edited, TurnUsage(*used)), spaces
+        following, origin, begun, live, asked, asked_models, edited, used, *prefix = json.loads(head)
+        return cls(following, origin, begun, live, asked, asked_models, edited, TurnUsage(*used), *prefix), spaces
 
 
 class Superstep:
@@ -184,6 +198,8 @@ class Superstep:
         given: Mapping[str, object] = lane.config.get("configurable") or {}
         self._config = {**lane.config, "configurable": {**given, "thread_id": work.conversation}}
         self._edited: EditOutcome[BaseMessage] | None = None
+        self._released: EditOutcome[BaseMessage] | None = None
+        self._watch: PrefixWatch | None = None
         self._records = 0
 
     async def begin(self, given: GraphInput, *, live: int) -> Position:
@@ -201,6 +217,7 @@ class Superstep:
             live=live if self._staged is not None else len(self._history.messages),
             asked=given.messages[-1].id if given.messages else None,
             used=listener.used,
+            prefix=cast("str | None", self._work.extras.get("prefix")),
         )
 
     async def run(self, position: Position) -> StepResult[BaseMessage]:
@@ -209,8 +226,12 @@ class Superstep:
             return self._result(await self._snapshot(), position, position.used)
         resume = resume_with(self._work)
         asking = [name for name in position.next if name in self._lane.models]
+        traits = [self._lane.models[name] for name in asking]
         if asking and not position.edited:
-            position = await self._edit(position, self._lane.models[asking[0]])
+            position = await self._edit(position, traits[0])
+        binding = next((one for one in traits if one.binds_reasoning), None)
+        if binding is not None:
+            position = self._keep_prefix(position, binding)
         self._show(position, asks=bool(asking))
         root, begun = self._saver.root, {name: len(chain) for name, chain in self._saver.spaces.items()}
         taken = root.metadata.get("step", 0) - position.origin
@@ -244,7 +265,13 @@ class Superstep:
         graph = borrowed(lane.graph, self._saver, taken=taken)
         try:
             await run_graph(
-                graph, given, self._config, listener, resumes=resumes, stream=lane.stream, context=self._context
+                graph,
+                given,
+                self._config,
+                [listener] if self._watch is None else [listener, self._watch],
+                resumes=resumes,
+                stream=lane.stream,
+                context=self._context,
             )
         except BaseException as error:
             await self._saver.given_up()
@@ -266,7 +293,19 @@ class Superstep:
         processing = in_force([lane.processing, work.scope.processing])
         if processing.processor is None:
             return position
-        request = NodeRequest(
+        calls = ModelCalls(work.journal, admit=work.account.admit, settle=work.account.settle)
+        request = replace(self._request(position, traits), calls=calls)
+        outcome = await edit_once(request, processing, owner=lane.owner, journal=work.journal, codec=lane.codec)
+        self._edited = outcome
+        used = _with_calls(position.used, outcome.receipt)
+        if outcome.verdict != "accepted":
+            return replace(position, used=used)
+        self._history, self._staged = History(outcome.messages, outcome.entries), None
+        return replace(position, live=len(outcome.messages), used=used)
+
+    def _request(self, position: Position, traits: ModelTraits) -> NodeRequest:
+        work = self._work
+        return NodeRequest(
             messages=self._history.messages,
             entries=self._history.entries,
             turn_id=work.turn_id,
@@ -275,15 +314,23 @@ class Superstep:
             history_version=f"{work.checkpoint}+{work.step}",
             live=position.live,
             model=traits,
-            calls=ModelCalls(work.journal, admit=work.account.admit, settle=work.account.settle),
         )
-        outcome = await edit_once(request, processing, owner=lane.owner, journal=work.journal, codec=lane.codec)
-        self._edited = outcome
-        used = _with_calls(position.used, outcome.receipt)
-        if outcome.verdict != "accepted":
-            return replace(position, used=used)
-        self._history, self._staged = History(outcome.messages, outcome.entries), None
-        return replace(position, live=len(outcome.messages), used=used)
+
+    def _keep_prefix(self, position: Position, traits: ModelTraits) -> Position:
+        """Have reasoning meet what it was signed under: release it where an attempt before this found that it does not.
+
+        Raises:
+            HistoryProcessingValidationError: the cycle that runs holds such reasoning.
+        """
+        if is_stale(self._work.journal):
+            outcome = released(self._request(position, traits), owner=self._lane.owner)
+            if outcome.verdict == "accepted":
+                self._released = outcome
+                self._history, self._staged = History(outcome.messages, outcome.entries), None
+                position = replace(position, live=len(outcome.messages))
+        bound = {name for message in self._history.messages for name in DIALECT.bound_reasoning(message)}
+        self._watch = PrefixWatch(position.prefix, bound)
+        return position
 
     def _show(self, position: Position, *, asks: bool) -> None:
         self._shown = shown(self._history.messages, live=position.live, asks=asks)
@@ -342,14 +389,15 @@ class Superstep:
             else:
                 spaces[namespace] = [root] if namespace == ROOT else _needed(spaces[namespace])
 
-    def _grow(self) -> None:
-        """Take up what the graph has made of its messages."""
+    def _grow(self) -> bool:
+        """Take up what the graph has made of its messages; whether they only grew."""
         work, key = self._work, self._lane.messages_key
         value = _unwrapped(self._saver.root.checkpoint["channel_values"].get(key, []))
         name = f"{work.turn_id}/{work.step}"
         self._history, kept = grown(self._history, self._shown, value, channel=key, turn_id=work.turn_id, name=name)
         if not kept:
             self._staged = None
+        return kept
 
     def _so_far(self) -> StepResult[BaseMessage]:
         """What was not staged yet: of the history, and of what its editing did."""
@@ -361,11 +409,12 @@ class Superstep:
             state=b"",
             usage=TurnUsage(),
         )
+        receipts = receipts_of((edited, self._released))
         if edited is None:
-            return result
+            return replace(result, edits=receipts)
         return replace(
             result,
-            edits=() if edited.receipt is None else (edited.receipt,),
+            edits=receipts,
             noops=int(edited.verdict == "no-op"),
             skips=int(edited.verdict == "skipped"),
         )
@@ -373,10 +422,12 @@ class Superstep:
     def _result(self, snapshot: StateSnapshot, position: Position, used: TurnUsage) -> StepResult[BaseMessage]:
         lane, root = self._lane, self._saver.root
         done = not position.next
-        self._grow()
+        kept = self._grow()
         messages = self._history.messages
-        if self._staged is None:
+        if not kept:
             position = replace(position, live=len(messages))
+        if self._watch is not None:
+            position = replace(position, prefix=self._watch.after(messages))
         if done:
             for name in run_values(lane.graph):
                 root.checkpoint["channel_values"].pop(name, None)
@@ -388,6 +439,8 @@ class Superstep:
         extras: dict[str, object] = {**self._work.extras, "graph": b64encode(spaces).decode()}
         if position.live:
             extras["live"] = position.live
+        if position.prefix is not None:
+            extras["prefix"] = position.prefix
         is_new = _version(root, lane.output.channel) != position.begun
         output = lane.output.find(_after(messages, position.asked), snapshot.values, is_new=is_new)
         return replace(result, done=True, extras=extras, output=output.value, output_in_history=output.value is None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import is_
 from typing import Any
 
@@ -18,7 +18,7 @@ from laneway.activities.pydantic_run import capture, common_prefix, is_end
 from laneway.history.editing import EditOutcome, EditReceipt, receipt_of
 from laneway.history.groups import find_groups
 from laneway.history.origins import EntryMetadata
-from laneway.history.prefix import RELEASE
+from laneway.history.prefix import receipts_of
 from laneway.history.records import TurnUsage
 from laneway.history.views import view_of
 
@@ -85,24 +85,7 @@ class Growth:
         return [outcome for outcome in outcomes if outcome is not None and outcome.verdict == "accepted"]
 
     def _receipts(self) -> tuple[EditReceipt, ...]:
-        receipts = [outcome.receipt for outcome in self._rewrites() if outcome.receipt is not None]
-        kept: list[EditReceipt] = []
-        if self.edited is not None and self.edited.verdict == "no-op" and self.edited.receipt is not None:
-            kept = [self.edited.receipt]  # it asked a model in vain
-        if len(receipts) < 2:
-            return (*kept, *receipts)
-        # All are staged as one epoch, so they are one rewrite.
-        last = receipts[-1]
-        whole = replace(
-            receipts[0],
-            processor=", ".join(dict.fromkeys(one.processor for one in receipts if one.processor != RELEASE)),
-            groups_after=last.groups_after,
-            entries_after=last.entries_after,
-            tokens_after=last.tokens_after,
-            released_reasoning=tuple(name for one in receipts for name in one.released_reasoning),
-            calls=tuple(call for one in receipts for call in one.calls),
-        )
-        return (*kept, whole)
+        return receipts_of((self.archived, self.edited, self.released))
 
     def _is_kept(self, messages: Sequence[ModelMessage]) -> bool:
         """Whether the history only grew. A rewrite writes it anew, wherever it changed it."""

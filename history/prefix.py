@@ -6,16 +6,18 @@ Where nobody has edited anything, nobody but the engine can release it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from laneway.history.assembly import estimated
 from laneway.history.dialect import MessageDialect, MessageT
-from laneway.history.editing import EditOutcome, EditRequest, receipt_of
+from laneway.history.editing import EditOutcome, EditReceipt, EditRequest, receipt_of
 from laneway.history.groups import find_groups
 from laneway.history.reasoning import release_bound_reasoning
 from laneway.history.views import view_of
 
-__all__ = ["RELEASE", "release_reasoning"]
+__all__ = ["RELEASE", "receipts_of", "release_reasoning"]
 
 RELEASE: Final = "laneway:bound_reasoning"
 """What receipts of a release name in place of a processor."""
@@ -65,3 +67,27 @@ def release_reasoning(
         released=history.released,
     )
     return EditOutcome("accepted", history.messages, entries, receipt)
+
+
+def receipts_of(outcomes: Iterable[EditOutcome[MessageT] | None]) -> tuple[EditReceipt, ...]:
+    """The receipts of what happened to a history before one request, in order.
+
+    All rewrites are staged as one epoch, so they are one, and have one receipt.
+    """
+    happened = [outcome for outcome in outcomes if outcome is not None and outcome.receipt is not None]
+    # One that changed nothing and has a receipt asked a model in vain.
+    kept = tuple(one.receipt for one in happened if one.verdict != "accepted" and one.receipt is not None)
+    receipts = [one.receipt for one in happened if one.verdict == "accepted" and one.receipt is not None]
+    if len(receipts) < 2:
+        return (*kept, *receipts)
+    last = receipts[-1]
+    whole = replace(
+        receipts[0],
+        processor=", ".join(dict.fromkeys(one.processor for one in receipts if one.processor != RELEASE)),
+        groups_after=last.groups_after,
+        entries_after=last.entries_after,
+        tokens_after=last.tokens_after,
+        released_reasoning=tuple(name for one in receipts for name in one.released_reasoning),
+        calls=tuple(call for one in receipts for call in one.calls),
+    )
+    return (*kept, whole)
