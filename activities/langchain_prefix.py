@@ -29,7 +29,6 @@ from laneway.history.rules import EditRule
 __all__ = ["PrefixChanged", "PrefixWatch", "is_stale", "mark_stale", "prefix_of", "released"]
 
 
-
 _KEY: Final = "prefix"
 _FIRST_RECORD: Final = "g1"
 """What the first task of a superstep that finished is kept under."""
