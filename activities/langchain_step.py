@@ -226,12 +226,13 @@ class Superstep:
             return self._result(await self._snapshot(), position, position.used)
         resume = resume_with(self._work)
         asking = [name for name in position.next if name in self._lane.models]
-        traits = [self._lane.models[name] for name in asking]
-        if asking and not position.edited:
-            position = await self._edit(position, traits[0])
-        binding = next((one for one in traits if one.binds_reasoning), None)
-        if binding is not None:
-            position = self._keep_prefix(position, binding)
+        if asking:
+            models = [self._lane.models[name] for name in asking]
+            traits = replace(models[0], binds_reasoning=any(one.binds_reasoning for one in models))
+            if not position.edited:
+                position = await self._edit(position, traits)
+            if traits.binds_reasoning:
+                position = self._keep_prefix(position, traits)
         self._show(position, asks=bool(asking))
         root, begun = self._saver.root, {name: len(chain) for name, chain in self._saver.spaces.items()}
         taken = root.metadata.get("step", 0) - position.origin
