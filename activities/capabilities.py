@@ -14,6 +14,7 @@ Capability = Literal[
     "streaming",
     "budgets",
     "hooks",
+    "tool_hooks",
     "profiles",
     "delegation",
     "approval",

@@ -22,6 +22,7 @@ from langgraph.channels.base import BaseChannel
 from langgraph.graph.state import CompiledStateGraph, StateGraph
 
 from laneway.activities.adapter import Capability, RetryPolicy, StepResult, StepWork
+from laneway.activities.hooks import Hooks
 from laneway.activities.langchain_codec import MessageCodec
 from laneway.activities.langchain_contract import contract_of
 from laneway.activities.langchain_delegation import check_tools, delegate_tools
@@ -74,6 +75,7 @@ class LangChainAdapter:
         history_processor_condition: says before each model node whether it does; always, where there is none.
         delegates: other agents of the application to which the graph's model can hand work, by name. The graph has to
             be made with their tools, see `delegate_tools`; see docs/delegation.md.
+        hooks: called around turns and model nodes; see docs/hooks.md.
 
     Raises:
         ConfigurationError: `graph` is no graph, or is compiled with a checkpointer or with breakpoints; there is no
@@ -100,6 +102,7 @@ class LangChainAdapter:
         history_processor: HistoryProcessor[BaseMessage] | Sequence[HistoryProcessor[BaseMessage]] | None = None,
         history_processor_condition: HistoryProcessorCondition | None = None,
         delegates: Mapping[str, Delegation] | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
         self.graph = compiled(graph)
         for argument, channel in (("messages_key", messages_key), ("output_key", output_key)):
@@ -124,6 +127,7 @@ class LangChainAdapter:
         self.delegates: Mapping[str, Delegation] = dict(delegates or {})
         tools = {one.name: one for one in find(self.graph) if isinstance(one, BaseTool)}
         check_tools(self.delegates, tools, graph=self.graph.name)
+        self.hooks = hooks
         self._context = context
         self._context_factory = context_factory
         self._contract = contract
@@ -188,7 +192,7 @@ class LangChainAdapter:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return frozenset({"approval", "delegation", "history_processing", "streaming"})
+        return frozenset({"approval", "delegation", "history_processing", "hooks", "streaming"})
 
     @property
     def retry_policy(self) -> RetryPolicy:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, cast
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langgraph._internal._config import ensure_config
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -21,6 +21,7 @@ from langgraph.pregel._checkpoint import empty_checkpoint
 from langgraph.types import StateSnapshot
 
 from laneway.activities.adapter import StepResult, StepWork
+from laneway.activities.hooks import AfterModelRequest
 from laneway.activities.langchain_checkpoint import ROOT, StepSaver, checkpoint_name
 from laneway.activities.langchain_codec import MessageCodec, detached
 from laneway.activities.langchain_editing import DIALECT, NodeRequest
@@ -234,6 +235,11 @@ class Superstep:
             if traits.binds_reasoning:
                 position = self._keep_prefix(position, traits)
         self._show(position, asks=bool(asking))
+        model_id = self._lane.models[asking[0]].model_id if asking else ""
+        if asking:
+            await self._work.hooks.before_model_request(
+                step=self._work.step, request_index=position.asked_models + 1, model_id=model_id
+            )
         root, begun = self._saver.root, {name: len(chain) for name, chain in self._saver.spaces.items()}
         taken = root.metadata.get("step", 0) - position.origin
         # Not a continuation to LangGraph: see `langchain_run`.
@@ -251,6 +257,8 @@ class Superstep:
         self._saver.keep_with(None)
         if snapshot.interrupts:
             return self._waiting(snapshot, position, begun, listener.used)
+        if asking:
+            await self._tell_answer(snapshot, request_index=position.asked_models + 1, model_id=model_id)
         taken = self._saver.root.metadata.get("step", 0) - position.origin
         if taken >= self._lane.limit:
             raise GraphRecursionError(
@@ -281,6 +289,24 @@ class Superstep:
             raise
         await self._saver.kept()
         return await graph.aget_state(cast("Any", {"configurable": {"thread_id": self._work.conversation}}))
+
+    async def _tell_answer(self, snapshot: StateSnapshot, *, request_index: int, model_id: str) -> None:
+        """Tell hooks of what models answered: it is kept by now."""
+        hooks, work = self._work.hooks, self._work
+        if not hooks.has("after_model_request"):
+            return
+        known = {message.id for message in self._shown.messages}
+        found: Sequence[BaseMessage] = snapshot.values.get(self._lane.messages_key, ())
+        answers = [one for one in found if isinstance(one, AIMessage) and one.id not in known]
+        event = AfterModelRequest(
+            **hooks.place,
+            step=work.step,
+            request_index=request_index,
+            model_id=model_id,
+            text="".join(str(answer.text) for answer in answers),
+            tools=tuple(call["name"] for answer in answers for call in answer.tool_calls),
+        )
+        await hooks.ask("after_model_request", event, key=str(request_index))
 
     async def _snapshot(self) -> StateSnapshot:
         graph = borrowed(self._lane.graph, self._saver, taken=0)

@@ -76,7 +76,7 @@ DepsT = TypeVar("DepsT", default=None)
 OutputT = TypeVar("OutputT", default=str)
 
 _CAPABILITIES: frozenset[Capability] = frozenset(
-    {"approval", "budgets", "delegation", "history_processing", "hooks", "profiles", "streaming"}
+    {"approval", "budgets", "delegation", "history_processing", "hooks", "profiles", "streaming", "tool_hooks"}
 )
 _COMPACTS: frozenset[Capability] = frozenset({"native_compaction"})
 

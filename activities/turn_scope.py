@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, Self, cast
 
 from laneway.activities.adapter import Adapter
-from laneway.activities.capabilities import require
+from laneway.activities.capabilities import Capability, require
 from laneway.activities.hooks import ENDINGS, Hooks
 from laneway.activities.profiles import ProfileSource
 from laneway.activities.references import Reference, Registry
@@ -142,9 +142,9 @@ def check_hooks(adapter: Adapter[Any], hooks: Hooks, *, agent: str) -> None:
     Raises:
         UnsupportedCapability: its adapter cannot do it.
     """
-    inside = sorted(hooks.names - ENDINGS - {"user_prompt_submit"})
-    if inside:
-        require(adapter, "hooks", agent=agent, what=f"the hook {inside[0]}")
+    for name in sorted(hooks.names - ENDINGS - {"user_prompt_submit"}):
+        needed: Capability = "tool_hooks" if name in ("before_tool", "after_tool") else "hooks"
+        require(adapter, needed, agent=agent, what=f"the hook {name}")
 
 
 def processing_of(adapter: Adapter[Any]) -> HistoryProcessingSettings[Any]:

@@ -34,7 +34,8 @@ class AdapterCase(Generic[M]):
     Attributes:
         make: makes the adapter anew, its agent scripted: the same messages, the same answer.
         text_prompt: a prompt that the agent answers with text at once.
-        tool_prompt: a prompt that leads it to call tools before it answers; None for an agent without tools.
+        tool_prompt: a prompt that leads it to call tools before it answers, one at a time where the framework runs
+            several at once; None for an agent without tools.
         asked: how often the agents that `make` made have asked their model.
         ran: how often they have run a tool.
     """

@@ -8,15 +8,18 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from laneway import PydanticAdapter
+from laneway import LangChainAdapter, PydanticAdapter
 from laneway.activities.adapter import StepResult, StepWork
 from laneway.testing import AdapterCase, CheckFailed, check_adapter
 
 from examples.plain_adapter import Message, PlainAdapter
+from tests.langchain.graphs import ScriptedModel
 
 
 @dataclass
@@ -68,7 +71,30 @@ def pydantic(counts: Counts) -> AdapterCase[ModelMessage]:
     )
 
 
-@pytest.mark.parametrize("make", [plain, pydantic])
+def langchain(counts: Counts) -> AdapterCase[BaseMessage]:
+    def answer(messages: list[BaseMessage]) -> AIMessage:
+        counts.asked += 1
+        start = max(i for i, one in enumerate(messages) if isinstance(one, HumanMessage))
+        prompt, called = str(messages[start].content), sum(isinstance(one, AIMessage) for one in messages[start:])
+        if called < prompt.count("add"):
+            # One at a time: LangGraph runs two at once, and both may have ended before the first can be kept.
+            one = {"name": "add", "args": {"value": called}, "id": f"call-{called}", "type": "tool_call"}
+            return AIMessage("", tool_calls=[one])
+        return AIMessage(f"{prompt}: {called}")
+
+    def add(value: int) -> int:
+        """One more."""
+        return counts.run(value)
+
+    def make() -> LangChainAdapter:
+        return LangChainAdapter(create_agent(ScriptedModel(answer=answer), [add]))
+
+    return AdapterCase(
+        make, text_prompt="Hello", tool_prompt="add add", asked=lambda: counts.asked, ran=lambda: counts.ran
+    )
+
+
+@pytest.mark.parametrize("make", [plain, pydantic, langchain])
 async def test_an_adapter_conforms(make: Any):
     (await check_adapter(make(Counts()))).raise_for_failures()
 

@@ -288,7 +288,7 @@ async def test_hooks_that_an_adapter_never_calls_are_refused(bench: Bench):
         return {"role": "assistant", "text": messages[-1]["text"]}
 
     plain = PlainAdapter(answer, name="echo")
-    with pytest.raises(UnsupportedCapability, match="the hook before_tool needs the capability 'hooks'"):
+    with pytest.raises(UnsupportedCapability, match="the hook before_tool needs the capability 'tool_hooks'"):
         Laneway(agents={"plain": plain}, hooks=Hooks(before_tool=told.note))
     with pytest.raises(ConfigurationError, match="cannot be called"):
         Laneway(agents={"plain": plain}, hooks=Hooks(turn_failed="nobody"))

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
 import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage
 
+from laneway import LangChainAdapter
+from laneway.activities.adapter import Adapter
 from laneway.activities.agents import Agents
 from laneway.activities.turn_scope import TurnScope, check_scope, processing_of
 from laneway.errors import ConfigurationError, UnsupportedCapability
@@ -23,6 +29,7 @@ from laneway.scopes import ScopeSettings, scope_in_force
 
 from examples.plain_adapter import PlainAdapter
 from tests.editing.agents import Recorder
+from tests.langchain.graphs import ScriptedModel
 from tests.scopes import named
 
 ADAPTERS: list[dict[str, Any]] = [
@@ -52,13 +59,26 @@ def expected(
     return processor, condition
 
 
-def test_every_combination_of_two_scopes_and_the_adapter():
+def pydantic(own: dict[str, Any]) -> Adapter[Any]:
+    return Recorder().adapter(own.get("processor"), **{k: v for k, v in own.items() if k != "processor"})
+
+
+def langchain(own: dict[str, Any]) -> Adapter[Any]:
+    names = {"processor": "history_processor"}
+    graph = create_agent(ScriptedModel(answer=lambda messages: AIMessage("fine")), [])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return LangChainAdapter(graph, **{names.get(key, key): value for key, value in own.items()})
+
+
+@pytest.mark.parametrize("adapter_of", [pydantic, langchain])
+def test_every_combination_of_two_scopes_and_the_adapter(adapter_of: Callable[[dict[str, Any]], Adapter[Any]]):
     """243 of them, through what goes to the worker: settings, references, JSON, and back."""
     outers = list(product((INHERIT, None, named.outer), (INHERIT, None, named.outer_condition)))
     inners = list(product((INHERIT, None, named.inner), (INHERIT, None, named.inner_condition)))
     errors = 0
-    for own, outer, inner in product(ADAPTERS, outers, inners):
-        adapter = Recorder().adapter(own.get("processor"), **{k: v for k, v in own.items() if k != "processor"})
+    adapters = [(own, adapter_of(own)) for own in ADAPTERS]
+    for (own, adapter), outer, inner in product(adapters, outers, inners):
         agents = Agents({"agent": adapter})
         layers = [ScopeSettings(processing=HistoryProcessingSettings(*said)) for said in (outer, inner)]
         wanted = expected(own, outer, inner)
