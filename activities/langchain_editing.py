@@ -124,10 +124,14 @@ class NodeRequest:
     @property
     def current_start(self) -> int | None:
         """Index of the turn's prompt: the first thing of this turn that a user said; None where it began without."""
-        for index, entry in enumerate(self.entries):
-            if any(origin.kind == "user" and origin.run_id == self.turn_id for origin in entry.origins):
-                return index
-        return None
+        found: int | None = None
+        for index in range(len(self.entries) - 1, -1, -1):
+            origins = self.entries[index].origins
+            if not any(origin.run_id == self.turn_id for origin in origins):
+                break  # what came before the turn is not looked at, however long it is
+            if any(origin.kind == "user" for origin in origins):
+                found = index
+        return found
 
 
 def request_of(request: NodeRequest, *, owner: object) -> EditRequest[BaseMessage]:

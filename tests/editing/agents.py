@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic_ai import Agent
 from pydantic_ai.messages import (
     ModelMessage,
@@ -20,7 +22,9 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
-from laneway import HistoryProcessorContext, PydanticAdapter
+from laneway import HistoryProcessorContext, LangChainAdapter, PydanticAdapter
+
+from tests.langchain.graphs import ScriptedModel, called, said
 
 USAGE = RequestUsage(input_tokens=10, output_tokens=5)
 
@@ -53,6 +57,18 @@ class Recorder:
     sent: list[list[str]] = field(default_factory=list[list[str]])
     fails: set[str] = field(default_factory=set[str])
 
+    texts_of = staticmethod(texts_of)
+
+    @staticmethod
+    def user(text: str) -> Any:
+        """A user's message."""
+        return ModelRequest([UserPromptPart(text)])
+
+    @staticmethod
+    def answer(text: str) -> Any:
+        """A model's message."""
+        return ModelResponse([TextPart(text)])
+
     def _model(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         self.sent.append(texts_of(messages))
         start = max(i for i, m in enumerate(messages) if isinstance(m, ModelRequest) and _prompt(m))
@@ -74,11 +90,69 @@ class Recorder:
             return PydanticAdapter(agent, history_processor=processor, **options)
 
 
+@dataclass
+class LangChainRecorder:
+    """The same of LangChain's: an agent of `create_agent`.
+
+    Attributes:
+        sent: the texts of each request that reached the model.
+    """
+
+    sent: list[list[str]] = field(default_factory=list[list[str]])
+    fails: set[str] = field(default_factory=set[str])
+
+    @staticmethod
+    def texts_of(messages: list[BaseMessage]) -> list[str]:
+        """Every text and tool result of a history, in order."""
+        found: list[str] = []
+        for message in messages:
+            if isinstance(message, AIMessage):
+                found += [f"{call['name']}()" for call in message.tool_calls]
+            found += [str(message.text)] if message.text else []
+        return found
+
+    @staticmethod
+    def user(text: str) -> Any:
+        """A user's message."""
+        return HumanMessage(text)
+
+    @staticmethod
+    def answer(text: str) -> Any:
+        """A model's message."""
+        return AIMessage(text)
+
+    def _model(self, messages: list[BaseMessage]) -> AIMessage:
+        self.sent.append(self.texts_of(messages))
+        start = max(i for i, m in enumerate(messages) if isinstance(m, HumanMessage))
+        prompt = str(messages[start].text)
+        looked = sum(isinstance(message, AIMessage) for message in messages[start:])
+        if prompt in self.fails:
+            raise ValueError(f"cannot answer {prompt!r}")
+        if looked < prompt.count("look"):
+            return called(("look", {}, f"{prompt}-{looked}"))
+        return said(f"re: {prompt}")
+
+    def adapter(
+        self, processor: Callable[[HistoryProcessorContext[BaseMessage]], Any] | None = None, **options: Any
+    ) -> LangChainAdapter:
+        def look() -> str:
+            """Look."""
+            return "seen"
+
+        graph = create_agent(ScriptedModel(answer=self._model, model_name="recorder"), [look])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            return LangChainAdapter(graph, history_processor=processor, **options)
+
+
+AnyRecorder = Recorder | LangChainRecorder
+
+
 def _prompt(message: ModelMessage) -> str:
     parts = [part for part in message.parts if isinstance(part, UserPromptPart)]
     return str(parts[-1].content) if parts else ""
 
 
-def keep(n: int) -> Callable[[HistoryProcessorContext[ModelMessage]], list[ModelMessage]]:
+def keep(n: int) -> Callable[[HistoryProcessorContext[Any]], list[Any]]:
     """A processor that keeps the last `n` groups."""
     return lambda ctx: ctx.keep_recent_groups(n)

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
-from pydantic_ai.messages import ModelMessage, ModelRequest, UserPromptPart
 
 from laneway import EventKind, HistoryProcessorContext, HistoryProcessorState
 from laneway.errors import TurnFailed
 
-from tests.editing.agents import Recorder, keep, texts_of
+from tests.editing.agents import AnyRecorder, LangChainRecorder, Recorder, keep
 from tests.support.bench import Bench
 
 
-async def test_an_accepted_edit_is_sent_and_replaces_the_history(bench: Bench, conversation_id: str):
+@pytest.fixture(params=[Recorder, LangChainRecorder], ids=["pydantic_ai", "langchain"])
+def agent(request: pytest.FixtureRequest) -> AnyRecorder:
+    """The same agent in each framework."""
+    recorder: AnyRecorder = request.param()
+    return recorder
+
+
+async def test_an_accepted_edit_is_sent_and_replaces_the_history(
+    bench: Bench, conversation_id: str, agent: AnyRecorder
+):
     """Each rewrite is one epoch, committed with its turn; the next turn begins from what is left."""
-    agent = Recorder()
     client = await bench.serve({"agent": agent.adapter(keep(1))})
     conversation = client.conversation(conversation_id)
     for n in range(4):
@@ -28,7 +36,7 @@ async def test_an_accepted_edit_is_sent_and_replaces_the_history(bench: Bench, c
         ["q1", "re: q1", "q2"],
         ["q2", "re: q2", "q3"],
     ]
-    assert texts_of(await conversation.messages("agent")) == ["q2", "re: q2", "q3", "re: q3"]
+    assert agent.texts_of(await conversation.messages("agent")) == ["q2", "re: q2", "q3", "re: q3"]
     assert (await conversation.status("agent")).epoch == 2
     records = await client.turns(conversation.lane("agent"))
     assert [record.tally.noops for record in records] == [1, 1, 0, 0]
@@ -41,10 +49,9 @@ async def test_an_accepted_edit_is_sent_and_replaces_the_history(bench: Bench, c
 
 
 async def test_a_condition_that_answers_false_skips_the_processor_and_is_asked_again(
-    bench: Bench, conversation_id: str
+    bench: Bench, conversation_id: str, agent: AnyRecorder
 ):
     """Level-triggered: it is asked before every request, the later ones of a tool loop included."""
-    agent = Recorder()
     asked: list[HistoryProcessorState] = []
 
     def condition(state: HistoryProcessorState) -> bool:
@@ -65,17 +72,18 @@ async def test_a_condition_that_answers_false_skips_the_processor_and_is_asked_a
     assert [record.tally.skips for record in records] == [1, 2, 0]
 
 
-async def test_two_rewrites_in_a_turn_advance_two_epochs_and_later_steps_see_them(bench: Bench, conversation_id: str):
+async def test_two_rewrites_in_a_turn_advance_two_epochs_and_later_steps_see_them(
+    bench: Bench, conversation_id: str, agent: AnyRecorder
+):
     """An edit before the second request of a tool loop: the loop stays, older groups go."""
-    agent = Recorder()
 
-    def newest_but_one(ctx: HistoryProcessorContext[ModelMessage]) -> list[ModelMessage]:
+    def newest_but_one(ctx: HistoryProcessorContext[Any]) -> list[Any]:
         closed = [group for group in ctx.groups if group.closed and not group.protected]
         return ctx.keep_recent_groups(len(closed) - 1) if closed else ctx.messages
 
     client = await bench.serve({"agent": agent.adapter(newest_but_one), "plain": agent.adapter()})
     conversation = client.conversation(conversation_id)
-    history = [m for n in range(3) for m in _exchange(f"old {n}")]
+    history = [m for n in range(3) for m in (agent.user(f"old {n}"), agent.answer(f"re: old {n}"))]
     await conversation.import_messages("agent", history)
     await conversation.ask("agent", "look")
     assert agent.sent == [
@@ -83,7 +91,7 @@ async def test_two_rewrites_in_a_turn_advance_two_epochs_and_later_steps_see_the
         ["old 2", "re: old 2", "look", "look()", "seen"],
     ]
     assert (await conversation.status("agent")).epoch == 2
-    assert texts_of(await conversation.messages("agent")) == [
+    assert agent.texts_of(await conversation.messages("agent")) == [
         "old 2",
         "re: old 2",
         "look",
@@ -93,8 +101,7 @@ async def test_two_rewrites_in_a_turn_advance_two_epochs_and_later_steps_see_the
     ]
 
 
-async def test_a_rewrite_and_then_a_no_op_are_one_epoch(bench: Bench, conversation_id: str):
-    agent = Recorder()
+async def test_a_rewrite_and_then_a_no_op_are_one_epoch(bench: Bench, conversation_id: str, agent: AnyRecorder):
     client = await bench.serve({"agent": agent.adapter(keep(0))})
     conversation = client.conversation(conversation_id)
     await conversation.ask("agent", "q0")
@@ -109,9 +116,11 @@ async def test_a_rewrite_and_then_a_no_op_are_one_epoch(bench: Bench, conversati
     assert (len(record.tally.edits), record.tally.noops) == (1, 2)
 
 
-async def test_failure_after_a_rewrite_leaves_the_old_history_and_epoch(bench: Bench, conversation_id: str):
+async def test_failure_after_a_rewrite_leaves_the_old_history_and_epoch(
+    bench: Bench, conversation_id: str, agent: AnyRecorder
+):
     """Nothing of the edit outlives its turn, whether it fails or is cancelled."""
-    agent = Recorder(fails={"bad"})
+    agent.fails.add("bad")
     client = await bench.serve({"agent": agent.adapter(keep(0))})
     conversation = client.conversation(conversation_id)
     lane = conversation.lane("agent")
@@ -121,18 +130,19 @@ async def test_failure_after_a_rewrite_leaves_the_old_history_and_epoch(bench: B
         await conversation.ask("agent", "bad")
     assert agent.sent[-1] == ["bad"]
     assert await client.store.head(lane) == head
-    assert texts_of(await conversation.messages("agent")) == ["q0", "re: q0"]
+    assert agent.texts_of(await conversation.messages("agent")) == ["q0", "re: q0"]
 
 
-async def test_cancellation_during_a_rewrite_discards_the_late_result(bench: Bench, conversation_id: str):
+async def test_cancellation_during_a_rewrite_discards_the_late_result(
+    bench: Bench, conversation_id: str, agent: AnyRecorder
+):
     """A sync processor runs on in its thread; what it returns is not used, and nothing is sent."""
     import threading
 
-    agent = Recorder()
     began, may_return = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
-    def slow(ctx: HistoryProcessorContext[ModelMessage]) -> list[ModelMessage]:
+    def slow(ctx: HistoryProcessorContext[Any]) -> list[Any]:
         if len(ctx.groups) == 1:
             return ctx.messages
         loop.call_soon_threadsafe(began.set)
@@ -161,9 +171,8 @@ async def test_cancellation_during_a_rewrite_discards_the_late_result(bench: Ben
     ],
 )
 async def test_a_rejected_edit_fails_the_turn_before_anything_is_sent(
-    bench: Bench, conversation_id: str, returned, rule: str
+    bench: Bench, conversation_id: str, agent: AnyRecorder, returned, rule: str
 ):
-    agent = Recorder()
     client = await bench.serve(
         {"agent": agent.adapter(lambda ctx: returned(ctx) if len(ctx.groups) > 1 else ctx.messages)}
     )
@@ -173,13 +182,14 @@ async def test_a_rejected_edit_fails_the_turn_before_anything_is_sent(
         await conversation.ask("agent", "q1")
     assert failed.value.error_type == "HistoryProcessingValidationError"
     assert agent.sent == [["q0"]]
-    assert texts_of(await conversation.messages("agent")) == ["q0", "re: q0"]
+    assert agent.texts_of(await conversation.messages("agent")) == ["q0", "re: q0"]
 
 
-async def test_an_exception_in_a_callback_fails_the_turn_before_anything_is_sent(bench: Bench, conversation_id: str):
-    agent = Recorder()
+async def test_an_exception_in_a_callback_fails_the_turn_before_anything_is_sent(
+    bench: Bench, conversation_id: str, agent: AnyRecorder
+):
 
-    def broken(ctx: HistoryProcessorContext[ModelMessage]) -> list[ModelMessage]:
+    def broken(ctx: HistoryProcessorContext[Any]) -> list[Any]:
         raise RuntimeError("no luck")
 
     client = await bench.serve({"agent": agent.adapter(broken)})
@@ -189,16 +199,15 @@ async def test_an_exception_in_a_callback_fails_the_turn_before_anything_is_sent
     assert agent.sent == []
 
 
-async def test_origins_survive_edits_turns_and_storage(bench: Bench, conversation_id: str):
+async def test_origins_survive_edits_turns_and_storage(bench: Bench, conversation_id: str, agent: AnyRecorder):
     """Later turns, of other workers too, know what a message came from; a text for a group is its processor's."""
-    agent = Recorder()
     seen: list[list[tuple[str, str | None, str | None]]] = []
 
-    def summarize(ctx: HistoryProcessorContext[ModelMessage]) -> list[ModelMessage]:
+    def summarize(ctx: HistoryProcessorContext[Any]) -> list[Any]:
         seen.append([(o.kind, o.run_id, o.tool_name) for entry in ctx.entries for o in entry.origins])
         if len(ctx.groups) < 4:
             return ctx.messages
-        return [ModelRequest([UserPromptPart("summary")]), *ctx.keep_recent_groups(1)]
+        return [agent.user("summary"), *ctx.keep_recent_groups(1)]
 
     await (worker := await bench.worker({"agent": agent.adapter(summarize)})).__aenter__()
     client = await bench.client({"agent": agent.adapter(summarize)})
@@ -216,8 +225,7 @@ async def test_origins_survive_edits_turns_and_storage(bench: Bench, conversatio
     assert ("model", "t3", None) in seen[-1]
 
 
-async def test_a_rewrite_is_an_event_on_the_stream(bench: Bench, conversation_id: str):
-    agent = Recorder()
+async def test_a_rewrite_is_an_event_on_the_stream(bench: Bench, conversation_id: str, agent: AnyRecorder):
     client = await bench.serve({"agent": agent.adapter(keep(0))})
     conversation = client.conversation(conversation_id)
     await conversation.ask("agent", "q0")
@@ -226,9 +234,3 @@ async def test_a_rewrite_is_an_event_on_the_stream(bench: Bench, conversation_id
     rewritten = next(event for event in events if event.kind is EventKind.HISTORY_REWRITTEN)
     assert rewritten.data["entries_before"] == 3
     assert rewritten.data["entries_after"] == 1
-
-
-def _exchange(prompt: str) -> list[ModelMessage]:
-    from pydantic_ai.messages import ModelResponse, TextPart
-
-    return [ModelRequest([UserPromptPart(prompt)]), ModelResponse([TextPart(f"re: {prompt}")])]

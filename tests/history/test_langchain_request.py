@@ -342,7 +342,7 @@ async def test_a_repeated_attempt_finds_the_edit_that_the_first_has_made(kind: s
 
 def test_the_current_prompt_is_the_first_thing_that_the_turns_user_said() -> None:
     messages = [HumanMessage("a"), AIMessage("b"), HumanMessage("c"), AIMessage("d")]
-    known = entries(("user", "t1"), ("model", "t1"), ("user", "t2"), ("model", "t2"))
+    known = entries(("user", "t1"), ("model", "t1"), ("user", "t2"), ("user", "t2"))
     assert request_of(messages, entries=known, turn_id="t2").current_start == 2
     assert request_of(messages, entries=known, turn_id="t3").current_start is None
 
