@@ -26,7 +26,7 @@ from laneway.activities.hooks import Hooks
 from laneway.activities.langchain_codec import MessageCodec
 from laneway.activities.langchain_contract import contract_of
 from laneway.activities.langchain_delegation import check_tools, delegate_tools
-from laneway.activities.langchain_editing import describe
+from laneway.activities.langchain_editing import IMPORT, describe, imported
 from laneway.activities.langchain_graphs import Graph, all_graphs, compiled, find, models_of_nodes, response_types
 from laneway.activities.langchain_import import read_import, stored_import
 from laneway.activities.langchain_models import stop_sdk_retries
@@ -235,7 +235,7 @@ class LangChainAdapter:
 
     def decode_import(self, blob: bytes, turn_id: str) -> tuple[Sequence[BaseMessage], Sequence[EntryMetadata]]:
         messages, _ = read_import(blob, self._codec)
-        return messages, [describe(one, turn_id, source="import") for one in messages]
+        return messages, [describe(one, turn_id, source=IMPORT) for one in messages]
 
     def repairs_of(self, blob: bytes) -> Sequence[ImportRepair]:
         return read_import(blob, self._codec)[1]
@@ -265,7 +265,8 @@ class LangChainAdapter:
     async def _superstep(self, work: StepWork[BaseMessage]) -> StepResult[BaseMessage]:
         context = await self._make_context(work.conversation)
         if work.state is None:
-            live = int(str(work.extras.get("live", 0)))
+            # What a provider remembers of a history that was made elsewhere may be of another one.
+            live = max(int(str(work.extras.get("live", 0))), imported(work.entries))
             step = Superstep(self._lane, work, context=context, live=live, state=_blob_of(work.extras))
             position = await step.begin(self._prompt.decode(work.prompt, turn_id=work.turn_id), live=live)
         else:

@@ -28,16 +28,37 @@ from laneway.history.origins import EntryMetadata
 from laneway.history.prefix import release_reasoning
 from laneway.history.scopes import HistoryProcessingInForce
 
-__all__ = ["DIALECT", "NodeRequest", "describe", "edit", "measured", "release", "request_of", "stamped"]
+__all__ = [
+    "DIALECT",
+    "IMPORT",
+    "NodeRequest",
+    "describe",
+    "edit",
+    "imported",
+    "measured",
+    "release",
+    "request_of",
+    "stamped",
+]
 
 DIALECT: Final = LangChainDialect()
 SHORTNAME: Final = "langchain"
+IMPORT: Final = "import"
+"""The source of messages that were brought from elsewhere."""
 
 
 def describe(message: BaseMessage, turn_id: str, *, source: str | None = None) -> EntryMetadata:
     """What is known of a message that a turn produced, or that was brought from elsewhere (`source`)."""
     origins = DIALECT.origins(message, run_id=turn_id, source_location=source)
     return EntryMetadata(origins, estimate_message(DIALECT, message))
+
+
+def imported(entries: Sequence[EntryMetadata]) -> int:
+    """How many messages, from the first on, were brought from elsewhere."""
+    for index, entry in enumerate(entries):
+        if not any(origin.source_location == IMPORT for origin in entry.origins):
+            return index
+    return len(entries)
 
 
 def stamped(messages: Sequence[BaseMessage], *, seed: str, given: Iterable[BaseMessage] = ()) -> list[BaseMessage]:

@@ -162,13 +162,14 @@ class _Form:
         return message.model_copy(update={"content": kept})
 
     def _answer(self, message: ToolMessage) -> ToolMessage:
-        # Calls that share an id within one answer are answered in their order.
-        for call in self._open:
-            if call.given_id == message.tool_call_id and not call.answered:
-                call.answered = True
-                if call.sent_id == call.given_id:
-                    return message
-                return message.model_copy(update={"tool_call_id": call.sent_id})
+        # Calls that share an id within one answer are answered in their order. A node that was given this form, and ran
+        # the calls itself, answers them as they were sent.
+        answered = message.tool_call_id
+        waiting = [call for call in self._open if not call.answered]
+        named = [call for call in waiting if call.given_id == answered]
+        for call in named or [call for call in waiting if call.sent_id == answered]:
+            call.answered = True
+            return message if call.sent_id == answered else message.model_copy(update={"tool_call_id": call.sent_id})
         return message
 
     def _unused(self, given: str) -> str:

@@ -105,6 +105,12 @@ def test_calls_that_share_an_id_are_told_apart_within_an_answer_and_across() -> 
     assert calls_of(messages) == ["x", "x", "=x", "=x", "x", "y", "=y", "=x"]
 
 
+def test_a_result_that_names_a_call_as_it_was_sent_answers_it() -> None:
+    """As of a node that asks its model and runs its tools itself."""
+    messages = [HumanMessage("a"), calling("x", "x"), result("x", "one"), result("x-2", "two"), HumanMessage("b")]
+    assert calls_of(request_form(messages).messages) == ["x", "x-2", "=x", "=x-2"]
+
+
 def test_a_renamed_call_is_renamed_wherever_it_stands() -> None:
     blocks: list[Any] = [
         {"type": "tool_use", "id": "x", "name": "look", "input": {"q": 1}},

@@ -82,6 +82,23 @@ async def test_a_graph_that_forgets_ends_what_the_provider_remembers(bench: Benc
         assert all(record.refusal is None for record in server.requests)
 
 
+async def test_a_response_of_a_history_made_elsewhere_is_not_continued(bench: Bench, conversation_id: str):
+    """Nobody knows whether what the provider holds under it is that history. Its successors are continued."""
+    answered = AIMessage("two", response_metadata={"id": "resp_elsewhere", "model_provider": "openai"})
+    async with ProviderServer(plainly) as server:
+        model = openai_model(server, use_responses_api=True, use_previous_response_id=True)
+        client = await bench.serve({"agent": adapter(create_agent(model))})
+        conversation = client.conversation(conversation_id)
+        await conversation.import_messages("agent", [HumanMessage("one"), answered])
+        for prompt in ("three", "four"):
+            await conversation.ask("agent", prompt)
+        bodies = [record.body for record in server.requests]
+        assert [record.refusal for record in server.requests] == [None, None]
+        assert ["previous_response_id" in body for body in bodies] == [False, True]
+        stored = await conversation.messages("agent")
+        assert stored[1].response_metadata["id"] == "resp_elsewhere"
+
+
 async def test_calls_that_share_an_id_are_sent_apart_and_stored_as_they_came(bench: Bench, conversation_id: str):
     async with ProviderServer(always_the_same_id) as server:
         models = {"openai": openai_model(server, use_responses_api=True), "anthropic": anthropic_model(server)}
