@@ -11,13 +11,13 @@ looks there, as LangGraph itself does to find subgraphs. What a function makes o
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final, cast
 
-from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable, RunnableBinding
 from langchain_core.tools import BaseTool
@@ -46,7 +46,7 @@ class BoundModel:
     bound: Mapping[str, object]
 
 
-Found = BoundModel | BaseTool | AutoStrategy[Any] | ProviderStrategy[Any] | ToolStrategy[Any] | type
+Found = BoundModel | BaseTool | Any
 
 
 def compiled(graph: object) -> Graph:
@@ -103,11 +103,17 @@ def response_types(graph: Graph) -> list[Any]:
     """The schemas that `create_agent` was given as `response_format`; empty where there is none."""
     types: list[Any] = []
     for one in find(graph):
-        if isinstance(one, ToolStrategy):
-            types.extend(spec.schema for spec in one.schema_specs)
-        elif isinstance(one, AutoStrategy | ProviderStrategy):
-            types.append(cast("Any", one).schema)
+        if isinstance(one, _strategies()):
+            specs: Any = getattr(one, "schema_specs", None)
+            types.extend(spec.schema for spec in specs) if specs else types.append(cast("Any", one).schema)
     return list(dict.fromkeys(one for one in types if isinstance(one, type)))
+
+
+def _strategies() -> tuple[type, ...]:
+    """The classes in which `create_agent` holds a response format; none where nobody has imported it."""
+    module = sys.modules.get("langchain.agents.structured_output")
+    names = ("AutoStrategy", "ProviderStrategy", "ToolStrategy")
+    return tuple(getattr(module, name) for name in names) if module is not None else ()
 
 
 class _Search:
@@ -140,8 +146,8 @@ class _Search:
             yield from value.tools_by_name.values()
         elif isinstance(value, BaseTool):
             self.found.append(value)  # what it asks in turn is no matter of this history
-        elif isinstance(value, AutoStrategy | ProviderStrategy | ToolStrategy):
-            self.found.append(cast("Any", value))
+        elif isinstance(value, _strategies()):
+            self.found.append(value)
         elif isinstance(value, Pregel):
             if self._into_subgraphs:
                 yield from (node.bound for node in cast("Graph", value).nodes.values())

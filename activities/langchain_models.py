@@ -7,11 +7,14 @@ nothing else: the SDKs look up how often to try in one method, and that one answ
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, Final, cast
+
+from langchain_core.exceptions import ModelError
 
 from laneway.activities.retries import TransientFailure
 
@@ -28,6 +31,7 @@ _TRANSIENT_KINDS: Final = frozenset(
 """What an error inside of a stream, which began with 200, calls itself."""
 _BROKEN: Final = frozenset({"APIConnectionError", "TransportError"})
 """How errors of connections are called, by the SDKs and by the HTTP clients beneath them."""
+_TOLD: Final = re.compile(r"^ResponseError\(code='(\w+)'")
 _QUOTA: Final = "insufficient_quota"
 
 _stopped: Final[set[str]] = set()
@@ -61,7 +65,20 @@ def told_apart(error: Exception) -> Exception:
             kind.__name__ in _BROKEN for kind in type(one).__mro__
         ):
             return TransientFailure(error)
+        if _told_in_stream(one) or (isinstance(one, ModelError) and one.is_retryable):
+            return TransientFailure(error)
     return error
+
+
+def _told_in_stream(error: BaseException) -> bool:
+    """Whether a stream that had begun ended with an error of the provider's own making.
+
+    OpenAI's SDK raises the bare `APIError` for it, and LangChain, on the Responses API, a `ValueError` around what the
+    provider said.
+    """
+    if isinstance(error, ValueError) and (told := _TOLD.search(str(error))) is not None:
+        return told[1] in _TRANSIENT_KINDS
+    return type(error).__name__ == "APIError" and _kind(error) in (*_TRANSIENT_KINDS, None)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

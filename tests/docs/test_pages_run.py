@@ -13,7 +13,7 @@ from laneway import Settings
 
 from tests.docs.pages import blocks
 
-PAGES = ["hooks.md", "observability.md", "scopes.md"]
+PAGES = ["hooks.md", "langgraph.md", "observability.md", "scopes.md"]
 
 
 @pytest.mark.parametrize("page", PAGES)

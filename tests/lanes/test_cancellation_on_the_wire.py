@@ -8,18 +8,19 @@ import pytest
 
 from tests.support.bench import Bench
 from tests.support.provider import reply, stall
-from tests.wire.providers import APIS, Api, wire
+from tests.wire.providers import APIS, FRAMEWORKS, Api, Framework, wire
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("at", ["start", "body"])
 @pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 async def test_the_provider_sees_the_connection_close_within_two_seconds(
-    bench: Bench, conversation_id: str, api: Api, at: str, stream: bool
+    bench: Bench, conversation_id: str, api: Api, at: str, stream: bool, framework: Framework
 ):
     """Before the answer begins and in the middle of it; then the next turn is asked as if this one had never been."""
     async with wire(lambda request: reply(f"re: {request.prompt}")) as running:
-        client = await bench.serve({"agent": running.adapter(api, stream=stream)})
+        client = await bench.serve({"agent": running.adapter(api, stream=stream, framework=framework)})
         conversation = client.conversation(conversation_id)
         await conversation.ask("agent", "first")
         running.server.fail(stall(at=at), times=1)

@@ -7,6 +7,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from langchain.agents import create_agent
+from langchain_anthropic import ChatAnthropic
+from langchain_core.language_models import BaseChatModel
+from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models import Model
@@ -15,13 +20,20 @@ from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from laneway import PydanticAdapter, RetryPolicy
+from laneway import LangChainAdapter, PydanticAdapter, RetryPolicy
 
 from tests.support.clients import anthropic_client, openai_client
 from tests.support.provider import ProviderServer, RequestRecord
 
 Api = Literal["chat", "responses", "messages"]
 APIS: tuple[Api, ...] = ("chat", "responses", "messages")
+Framework = Literal["pydantic_ai", "langchain"]
+FRAMEWORKS: tuple[Framework, ...] = ("pydantic_ai", "langchain")
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
 
 
 @dataclass
@@ -55,9 +67,33 @@ class Wire:
 
         return agent
 
+    def langchain_model(self, api: Api, **settings: Any) -> BaseChatModel:
+        """A model of LangChain's. Its SDK client retries, as it does by default."""
+        if api == "messages":
+            name: Any = "claude-sonnet-5"
+            return ChatAnthropic(
+                model_name=name, base_url=self.server.url, api_key=SecretStr("k"), timeout=None, stop=None, **settings
+            )
+        return ChatOpenAI(
+            model="gpt-5",
+            base_url=self.server.openai_url,
+            api_key=SecretStr("k"),
+            use_responses_api=api == "responses",
+            stream_usage=True,
+            **settings,
+        )
+
     def adapter(
-        self, api: Api, *, stream: bool = False, policy: RetryPolicy | None = None
-    ) -> PydanticAdapter[Any, Any]:
+        self,
+        api: Api,
+        *,
+        stream: bool = False,
+        policy: RetryPolicy | None = None,
+        framework: Framework = "pydantic_ai",
+    ) -> PydanticAdapter[Any, Any] | LangChainAdapter:
+        if framework == "langchain":
+            agent = create_agent(self.langchain_model(api), [add], system_prompt="You can count.")
+            return LangChainAdapter(agent, stream=stream, retry_policy=policy)
         return PydanticAdapter(self.agent(api), stream=stream, retry_policy=policy)
 
     async def plainly(
