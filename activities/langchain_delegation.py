@@ -39,7 +39,7 @@ def _tool(tool: str, name: str, delegation: Delegation) -> BaseTool:
         answer = interrupt({_DELEGATE: name, "arguments": arguments})
         if isinstance(answer, dict) and _FAILED in answer:
             raise ToolException(str(cast("dict[str, Any]", answer)[_FAILED]))
-        return answer
+        return cast("Any", answer)
 
     async def acall(**arguments: Any) -> Any:
         return call(**arguments)
