@@ -18,8 +18,13 @@ from typing import Any, Generic, TypeVar, get_args
 
 from laneway.activities.adapter import IMPORT_MARK, Adapter, digest_of
 from laneway.activities.capabilities import CAPABILITIES
-from laneway.errors import InvalidInput, LanewayError
+from laneway.activities.hooks import Deny, Hooks
+from laneway.activities.scope_in_force import ScopeInForce
+from laneway.activities.turn_hooks import TurnHooks
+from laneway.errors import HistoryProcessingError, InvalidInput, LanewayError, TurnDenied
+from laneway.history.context import HistoryProcessorContext
 from laneway.history.origins import EntryMetadata, OriginKind
+from laneway.history.scopes import HistoryProcessingSettings
 from laneway.testing_lane import MemoryLane
 
 __all__ = ["AdapterCase", "CheckFailed", "CheckResult", "ConformanceReport", "check_adapter"]
@@ -225,6 +230,53 @@ async def _imports(case: AdapterCase[Any]) -> None:
     raise CheckFailed("anything is taken for a history: raise HistoryProcessingValidationError")
 
 
+# What it declares -----------------------------------------------------------------------------------------------------
+
+
+async def _history_processing(case: AdapterCase[Any]) -> None:
+    if "history_processing" not in case.make().capabilities:
+        return
+
+    def forget(ctx: HistoryProcessorContext[Any]) -> list[Any]:
+        return ctx.keep_recent_groups(0)
+
+    def fails(ctx: HistoryProcessorContext[Any]) -> list[Any]:
+        raise ValueError("no")
+
+    lane = MemoryLane(case.make)
+    await lane.turn(case.text_prompt, "turn-1")
+    once = len(lane.entries)
+    await lane.turn(case.text_prompt, "turn-2", scope=ScopeInForce(HistoryProcessingSettings(forget)))
+    _expect(len(lane.entries) == once, f"{len(lane.entries)} messages are left where the processor kept one exchange")
+    _expect(lane.epoch == 1, f"the rewrite led to cache epoch {lane.epoch}, not to 1")
+    asked = case.asked()
+    try:
+        await lane.turn(case.text_prompt, "turn-3", scope=ScopeInForce(HistoryProcessingSettings(fails)))
+    except HistoryProcessingError:
+        _expect(case.asked() == asked, "the model was asked although the processor failed")
+        return
+    raise CheckFailed("a processor that failed did not fail the turn: raise HistoryProcessingError")
+
+
+async def _hooks(case: AdapterCase[Any]) -> None:
+    if "hooks" not in case.make().capabilities:
+        return
+    told: list[str] = []
+    hooks = Hooks(
+        before_model_request=lambda event: told.append("before"), after_model_request=lambda event: told.append("after")
+    )
+    await MemoryLane(case.make).turn(case.text_prompt, "turn", hooks=TurnHooks([hooks], turn_id="turn"))
+    _expect(told == ["before", "after"], f"the hooks of a plain answer were called as {told}")
+    asked = case.asked()
+    deny = Hooks(before_model_request=lambda event: Deny("no"))
+    try:
+        await MemoryLane(case.make).turn(case.text_prompt, "turn", hooks=TurnHooks([deny], turn_id="turn"))
+    except TurnDenied:
+        _expect(case.asked() == asked, "the model was asked although a hook denied it")
+        return
+    raise CheckFailed("a model request that a hook denied did not end the turn")
+
+
 async def _cancellation(case: AdapterCase[Any]) -> None:
     """A step that is cancelled ends, and a turn after it is as if it had not been."""
     lane = MemoryLane(case.make)
@@ -259,5 +311,7 @@ _CHECKS: Mapping[str, Callable[[AdapterCase[Any]], Awaitable[None]]] = {
     "what a step is given is not changed in place": _nothing_is_changed,
     "a turn that is stopped at any write goes on, repeats nothing and comes out the same": _resumption,
     "a history can be taken out and imported": _imports,
+    "with `history_processing`, a processor's edit is stored, and its failure is the turn's": _history_processing,
+    "with `hooks`, they are called around each model request, and can deny it": _hooks,
     "a step that is cancelled ends": _cancellation,
 }

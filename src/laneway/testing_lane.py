@@ -9,6 +9,8 @@ from typing import Any, Generic, TypeVar
 
 from laneway.activities.adapter import Adapter, StepResult, StepWork
 from laneway.activities.journal import ToolJournal
+from laneway.activities.scope_in_force import ScopeInForce
+from laneway.activities.turn_hooks import TurnHooks
 from laneway.history.checkpoints import CheckpointRef, StoredEntry
 from laneway.history.origins import EntryMetadata
 from laneway.history.records import EventKind, TurnUsage
@@ -66,6 +68,7 @@ class MemoryLane(Generic[M]):
         self.kept_prefix = True
         self.changed_in_place = False
         self._stop_at: int | None = None
+        self._scope, self._hooks = ScopeInForce(), TurnHooks()
         self._stopped = asyncio.Event()
 
     def open(self, messages: Sequence[M], known: Sequence[EntryMetadata]) -> None:
@@ -74,14 +77,23 @@ class MemoryLane(Generic[M]):
         self.entries = [StoredEntry(adapter.encode(m), k.to_stored()) for m, k in zip(messages, known, strict=True)]
         self.extras = {"live": len(messages)}
 
-    async def turn(self, prompt: object, turn_id: str, *, stop_at: int | None = None) -> MemoryTurn:
+    async def turn(
+        self,
+        prompt: object,
+        turn_id: str,
+        *,
+        stop_at: int | None = None,
+        scope: ScopeInForce | None = None,
+        hooks: TurnHooks | None = None,
+    ) -> MemoryTurn:
         """Take a turn, and commit it.
 
         Args:
             prompt, turn_id: of the turn.
+            scope, hooks: what is in force for it.
             stop_at: the number of the write after which the attempt at its step ends, as if its worker had died.
         """
-        self._stop_at = stop_at
+        self._stop_at, self._scope, self._hooks = stop_at, scope or ScopeInForce(), hooks or TurnHooks()
         staged = _Staged(turn_id, self._make().encode_prompt(prompt), epoch=self.epoch)
         events: list[EventKind] = []
         while staged.step < _MAX_STEPS:
@@ -142,6 +154,8 @@ class MemoryLane(Generic[M]):
             journal=ToolJournal(staged.journal, journal),
             stage=stage,
             emit=emit,
+            scope=self._scope,
+            hooks=self._hooks,
         )
         async with adapter.running():
             result = await adapter.step(work)

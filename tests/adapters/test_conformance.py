@@ -135,6 +135,14 @@ class Gullible(PlainAdapter):
         return super().encode_prompt(str(prompt) + " ")
 
 
+class Deaf(PlainAdapter):
+    capabilities = frozenset({"history_processing"})  # type: ignore[assignment]
+
+
+class Unhooked(PlainAdapter):
+    capabilities = frozenset({"hooks"})  # type: ignore[assignment]
+
+
 class Changeable(PlainAdapter):
     def contract(self) -> dict[str, object]:
         return {"at": uuid4().hex}
@@ -150,6 +158,8 @@ class Changeable(PlainAdapter):
         (Boastful, "capabilities that exist"),
         (Gullible, "what is no prompt is refused"),
         (Changeable, "the same each time"),
+        (Deaf, "its failure is the turn's"),
+        (Unhooked, "can deny it"),
     ],
 )
 async def test_the_suite_finds_a_broken_promise(kind: type[PlainAdapter], found: str):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laneway import LanewayClient, Settings
+from laneway import Hooks, LanewayClient, Settings
 from laneway.activities.agents import Agents
 from laneway.activities.turn_scope import TurnScope
 from laneway.errors import ConfigurationError, InvalidInput
@@ -20,6 +20,7 @@ from laneway.history.scopes import INHERIT
 from laneway.scopes import call_here, where
 
 from tests.editing.agents import Recorder
+from tests.hooks import told
 from tests.scopes import named
 
 _AGENTS = Agents({"agent": Recorder().adapter(named.own)})
@@ -34,11 +35,12 @@ def client_of(agents: Agents = _AGENTS) -> LanewayClient:
 _CLIENT = client_of()
 
 
-def in_force_here(client: LanewayClient) -> tuple[str | None, object, object]:
+def in_force_here(client: LanewayClient) -> tuple[str | None, object, object, list[object]]:
     """What a call made here would use: its conversation, and what goes with its turn."""
     arrived = TurnScope.from_data(call_here(client, client.agents, "agent").options.scope)
     scope = arrived.resolved(client.agents.registry)
-    return where(client), scope.processing.processor, scope.processing.condition
+    hooks = [hook for layer in scope.hooks for hook in layer.of("turn_committed")]
+    return where(client), scope.processing.processor, scope.processing.condition, hooks
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Block:
     processor: Any
     condition: Any
     conversation: str | None
+    hook: Any
     spawned: bool
     inside: tuple[Block, ...]
 
@@ -61,6 +64,7 @@ def blocks(depth: int = 2) -> st.SearchStrategy[tuple[Block, ...]]:
         st.sampled_from((INHERIT, None, named.outer, named.inner, named.keep_none)),
         st.sampled_from((INHERIT, INHERIT, None, named.always)),
         st.sampled_from((None, None, "a", "b")),
+        st.sampled_from((None, None, told.note, told.upper)),
         st.booleans(),
         inside,
     )
@@ -85,27 +89,33 @@ async def _run(programs: Sequence[tuple[Block, ...]], order: Random) -> None:
         waiting.append(mine)
         await mine
 
-    def check(enabled: bool | None, conversation: str | None, processor: Any, condition: Any) -> None:
+    def check(enabled: bool | None, conversation: str | None, processor: Any, condition: Any, hooks: list[Any]) -> None:
         if condition not in (None, INHERIT) and processor is None:
             with pytest.raises(ConfigurationError):
                 in_force_here(client)
             return
         found = in_force_here(client)
-        if found != (conversation if enabled else None, processor, condition):
-            failures.append(f"{found} where {(enabled, conversation, processor, condition)} holds")
+        if found != (conversation if enabled else None, processor, condition, hooks):
+            failures.append(f"{found} where {(enabled, conversation, processor, condition, hooks)} holds")
 
     async def walk(
-        program: tuple[Block, ...], enabled: bool | None, conversation: str | None, processor: Any, condition: Any
+        program: tuple[Block, ...],
+        enabled: bool | None,
+        conversation: str | None,
+        processor: Any,
+        condition: Any,
+        hooks: list[Any],
     ) -> None:
         children: list[asyncio.Task[None]] = []
         for block in program:
             await turn()
-            check(enabled, conversation, processor, condition)
+            check(enabled, conversation, processor, condition, hooks)
             scope = client.history(
                 block.conversation if block.conversation is not None else INHERIT,
                 enabled=block.enabled,
                 processor=block.processor,
                 processor_condition=block.condition,
+                hooks=None if block.hook is None else Hooks(turn_committed=block.hook),
             )
             async with scope:
                 now = block.enabled
@@ -122,20 +132,21 @@ async def _run(programs: Sequence[tuple[Block, ...]], order: Random) -> None:
                     p, c = block.processor, None
                 if block.condition is not INHERIT:
                     c = block.condition
-                check(now, inside, p, c)
-                below = walk(block.inside, now, inside if now else None, p, c)
+                h = hooks if block.hook is None else [*hooks, block.hook]
+                check(now, inside, p, c, h)
+                below = walk(block.inside, now, inside if now else None, p, c, h)
                 if block.spawned:
                     # It goes on after the scope has been left, and is still inside by its text.
                     children.append(asyncio.create_task(below))
                 else:
                     await below
                 await turn()
-                check(now, inside, p, c)
-            check(enabled, conversation, processor, condition)
+                check(now, inside, p, c, h)
+            check(enabled, conversation, processor, condition, hooks)
         await asyncio.gather(*children)
 
     fresh: set[str] = set()
-    tasks = [asyncio.create_task(walk(program, None, None, INHERIT, INHERIT)) for program in programs]
+    tasks = [asyncio.create_task(walk(program, None, None, INHERIT, INHERIT, [])) for program in programs]
     everything = asyncio.gather(*tasks)
     while not everything.done():
         await asyncio.sleep(0)
