@@ -55,13 +55,13 @@ _PACKAGES = (
 _SECONDS, _SMOKE_SECONDS = 15 * 60.0, 300.0
 
 
-async def measure(names: list[str], *, smoke: bool, seconds: float, command: str) -> Report:
+async def measure(names: list[str], arms_named: list[str], *, smoke: bool, seconds: float, command: str) -> Report:
     clock = Clock(seconds)
     versions = {name: version(name) for name in _PACKAGES}
     report = Report(smoke, command, versions=versions)
     folder = Path(tempfile.mkdtemp(prefix="laneway-bench-"))
     try:
-        async with LocalStack(folder / "servers") as stack, crew(ARMS, stack.settings, folder / "arms") as arms:
+        async with LocalStack(folder / "servers") as stack, crew(arms_named, stack.settings, folder / "arms") as arms:
             setting = Setting(arms, stack.settings, SMOKE if smoke else FULL, clock, folder)
             for name in names:
                 if not clock.has(5, name):
@@ -88,6 +88,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smoke", action="store_true", help="small, only to see that it runs")
     parser.add_argument("--results", type=Path, help="the folder to write to")
+    parser.add_argument("--arms", nargs="*", choices=list(ARMS), default=list(ARMS), help="which arms; all by default")
     parser.add_argument("--seconds", type=float, help="how long it may take; what does not fit is left out, and said")
     parser.add_argument("names", nargs="*", help=f"what to measure: {', '.join(MEASURES)}; all, where none is named")
     options = parser.parse_args()
@@ -99,10 +100,11 @@ def main() -> None:
     if options.names:
         command += f" ARGS='{' '.join(options.names)}'"
     seconds = options.seconds or (_SMOKE_SECONDS if smoke else _SECONDS)
-    whole = not options.names and not smoke
+    whole = not options.names and not smoke and options.arms == list(ARMS)
     folder: Path = options.results or (RESULTS if whole else ROOT / "build" / "bench")
     began = time.monotonic()
-    report = asyncio.run(measure(options.names or list(MEASURES), smoke=smoke, seconds=seconds, command=command))
+    names: list[str] = options.names or list(MEASURES)
+    report = asyncio.run(measure(names, options.arms, smoke=smoke, seconds=seconds, command=command))
     report.seconds = time.monotonic() - began
     _write(report, folder)
     if whole:

@@ -45,13 +45,14 @@ def draw(report: Report, folder: Path) -> list[Path]:
 
 
 def _growth(axes: Axes, section: Section) -> bool:
-    run: Mapping[str, Any] = _last_run(section)
+    run = {name: course for name, course in _last_run(section).items() if course["seconds"]}
     for name, course in run.items():
         medians = block_medians_ms(course["seconds"])
         axes.plot([_BLOCK * (at + 1) for at in range(len(medians))], medians, label=label(name), linewidth=1.4)
     axes.set(xlabel="turn", ylabel="a turn, ms (median of ten)", yscale="log", title=section.title)
     axes.grid(visible=True, which="both", alpha=0.25)
-    axes.legend(fontsize=8)
+    if run:
+        axes.legend(fontsize=8)
     return bool(run)
 
 
@@ -64,9 +65,9 @@ def _storage(axes: Axes, section: Section) -> bool:
         longest = max(run.values(), key=lambda course: len(course["stored"]))["stored"]
         own = [longest[turn]["own"] / 1e6 for turn in sorted(longest)]
         axes.plot(sorted(longest), own, linestyle=":", color="black", label="the messages' own bytes")
+        axes.legend(fontsize=8)
     axes.set(xlabel="turns", ylabel="MB stored", yscale="log", title="What a conversation takes in storage")
     axes.grid(visible=True, which="both", alpha=0.25)
-    axes.legend(fontsize=8)
     return bool(run)
 
 

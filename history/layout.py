@@ -187,7 +187,7 @@ class LaneNames:
 STRICT = "#!lua\n"
 
 # Of how many turns before the newest one the stream keeps what happened.
-_TURNS_ON_STREAM = 8
+_TURNS_ON_STREAM = 4
 
 # KEYS are head, turn, turns, events everywhere; ARGV begins with base name, turn id, step, attempt, head version
 # (empty where the caller does not know it yet), events' greatest length, stage's time to live in seconds.

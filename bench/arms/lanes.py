@@ -132,11 +132,6 @@ class Lanes:
 
     # Beside the framework itself --------------------------------------------------------------------------------------
 
-    async def framework(self, lane: str, count: int) -> list[float]:
-        """How long `agent.run` takes with the lane's own messages and without Laneway."""
-        messages = await self._client.conversation(lane).messages("agent")
-        return [await self._run_alone(messages) for _ in range(count)]
-
     async def _run_alone(self, messages: list[ModelMessage]) -> float:
         adapter: Any = self._client.agents["agent"]
         begun = time.perf_counter()

@@ -17,7 +17,10 @@ _SHORT_TURNS = 160
 _MARKS = (1, 50, 150, 500, 1000)
 _STORED_AT = (50, 150, 500)
 _SLOWEST_TURN_SECONDS = 2.0
-_RESERVE_SECONDS = 25.0
+_PAIRS = 15
+_STEADY_TURNS = 50
+# What is kept back for what comes after: of the whole time, and for writing results.
+_SHARE_OF_SAVERS, _RESERVE_SECONDS = 0.2, 20.0
 
 
 @dataclass
@@ -53,25 +56,27 @@ async def pydantic_growth(setting: Setting) -> Section:
     names = [name for name in setting.sizes.growth_turns if ARMS[name].kind == "pydantic"]
     section = Section("growth", "Long conversations, Pydantic AI")
     runs: list[dict[str, Course]] = []
-    framework: dict[int, float] = {}
+    beside: dict[int, list[tuple[float, float]]] = {}
+    ends_at = setting.clock.seconds * (1 - _SHARE_OF_SAVERS)
     for run in range(setting.sizes.growth_runs):
         # The others first: they are short, and the long one may take all the time there is.
         is_long = run == setting.sizes.growth_runs - 1
-        if not setting.clock.has(60 if run else 5, f"run {run + 1} of {section.title}"):
+        if setting.clock.elapsed > ends_at:
+            setting.clock.has(setting.clock.seconds, f"run {run + 1} of {section.title}")
             break
         limits = {
             name: turns if is_long else min(turns, _SHORT_TURNS)
             for name, turns in setting.sizes.growth_turns.items()
             if name in names and (is_long or name in (LANEWAY, "durability"))
         }
-        runs.append(await _grown(setting, limits, framework if is_long else None))
+        runs.append(await _grown(setting, limits, ends_at, beside if is_long else None))
     if not runs:
         return section
     long = runs[-1]
     section.tables += [_times_table(long, f"The last of {len(runs)} runs, the arms in blocks of {_BLOCK} turns.")]
     section.tables += _endings(long)
-    section.raw = {**_raw(runs), "framework": framework}
-    section.targets += _flatness(long[LANEWAY], framework) if LANEWAY in long else []
+    section.raw = {**_raw(runs), "beside_framework": beside}
+    section.targets += _flatness(beside)
     section.targets += _against(runs, long)
     if LANEWAY in long:
         section.targets += await _temporal(setting, long[LANEWAY], section)
@@ -86,7 +91,7 @@ async def graph_growth(setting: Setting) -> Section:
     names = {name: turns for name, turns in setting.sizes.growth_turns.items() if ARMS[name].kind == "langgraph"}
     if not setting.clock.has(5, section.title):
         return section
-    courses = await _grown(setting, names, None)
+    courses = await _grown(setting, names, setting.clock.seconds - _RESERVE_SECONDS, None)
     note = f"One run, the arms in blocks of {_BLOCK} turns; a graph of one node."
     section.tables += [_times_table(courses, note), _stored_table(courses), *_endings(courses)]
     section.raw = _raw([courses])
@@ -96,25 +101,45 @@ async def graph_growth(setting: Setting) -> Section:
     return section
 
 
-async def _grown(setting: Setting, limits: Mapping[str, int], framework: dict[int, float] | None) -> dict[str, Course]:
+async def _grown(
+    setting: Setting,
+    limits: Mapping[str, int],
+    ends_at: float,
+    beside: dict[int, list[tuple[float, float]]] | None,
+) -> dict[str, Course]:
+    """Play conversations until they are long enough, or the time is over.
+
+    Args:
+        setting: with what.
+        limits: how many turns of each arm.
+        ends_at: when the time is over, on the bench's clock.
+        beside: where to put turns of the lane beside the framework's own time, by the turns before them; None not to.
+    """
     courses = {name: Course(name, limit) for name, limit in limits.items() if name in setting.crew}
     for course in courses.values():
         if await setting.ask(course.name, "offers", what="held"):
             course.held_before = await setting.ask(course.name, "held") or 0
     while going := [course for course in courses.values() if course.goes_on and course.name in setting.crew]:
-        if setting.clock.left < _RESERVE_SECONDS:
+        if setting.clock.elapsed > ends_at:
             lengths = ", ".join(f"{label(course.name)} after turn {len(course.seconds)}" for course in going)
-            setting.clock.has(_RESERVE_SECONDS, f"the rest of long conversations: {lengths}")
+            setting.clock.has(setting.clock.seconds, f"the rest of long conversations: {lengths}")
             break
         for course in going:
             await _block(setting, course)
-            if framework is not None and course.name == LANEWAY and len(course.seconds) in (_BLOCK, course.limit):
-                runs = await setting.ask(LANEWAY, "framework", lane=course.lane, count=9)
-                framework[len(course.seconds)] = median(runs or [])
+            if beside is not None and course.name == LANEWAY and len(course.seconds) == _BLOCK:
+                await _beside(setting, course, beside)
         if max(len(course.seconds) for course in going) % 100 == 0:
             longest = ", ".join(f"{label(course.name)} {len(course.seconds)}" for course in going)
             print(f"  turns: {longest}", flush=True)
+    if beside is not None and LANEWAY in courses:
+        await _beside(setting, courses[LANEWAY], beside)
     return courses
+
+
+async def _beside(setting: Setting, course: Course, beside: dict[int, list[tuple[float, float]]]) -> None:
+    pairs = await setting.ask(LANEWAY, "beside_framework", lane=course.lane, count=_PAIRS)
+    if pairs:
+        beside[len(course.seconds)] = pairs
 
 
 async def _block(setting: Setting, course: Course) -> None:
@@ -185,15 +210,30 @@ async def _temporal(setting: Setting, course: Course, section: Section) -> list[
     if len(writes) < 3:
         return []
     sizes = [size for _, size in writes]
-    events, size, grows = median([count for count, _ in writes]), median(sizes), slope(sizes)
+    # In the first turns event ids take fewer bytes; what a turn and the next have in common varies from turn to turn.
+    blocks = [median(sizes[at : at + _STEADY_TURNS]) for at in range(0, len(sizes), _STEADY_TURNS)]
+    grows = slope(blocks[1:] or blocks) / _STEADY_TURNS
+    events, size = median([count for count, _ in writes]), median(sizes)
     section.raw["temporal"] = writes
     rows = [[events, size, f"{grows:+.4f}", len(writes)]]
     columns = ["events a turn", "bytes a turn", "bytes a turn more with each turn", "turns"]
-    section.tables.append(Table("What a turn writes to Temporal's history", columns, rows, "Medians; least squares."))
+    section.tables.append(
+        Table(
+            "What a turn writes to Temporal's history",
+            columns,
+            rows,
+            "Medians; least squares over those of 50 turns each.",
+        )
+    )
     return [
         Target.at_most("one-step turn, Temporal events", 12, events, f"{events:g}"),
         Target.at_most("one-step turn, Temporal history bytes", 2048, size, f"{size:,.0f}"),
-        Target(f"the same, slope over {len(writes)} turns", "0", f"{grows:+.4f} bytes a turn", abs(grows) < 0.05),
+        Target(
+            f"the same, slope over {len(writes):,} turns",
+            "0",
+            f"{grows:+.4f} bytes a turn",
+            abs(grows) < 0.05 if len(blocks) > 3 else None,
+        ),
     ]
 
 
@@ -207,15 +247,15 @@ def slope(values: Sequence[float]) -> float:
 # Targets ------------------------------------------------------------------------------------------------------------
 
 
-def _flatness(course: Course, framework: Mapping[int, float]) -> list[Target]:
-    last = len(course.seconds)
-    if last < 2 * _BLOCK or last not in framework or _BLOCK not in framework:
+def _flatness(beside: Mapping[int, list[tuple[float, float]]]) -> list[Target]:
+    if len(beside) < 2:
         return []
-    early = median(course.seconds[2 : _BLOCK + 5]) - framework[_BLOCK]
-    late = median(course.seconds[-2 * _BLOCK :]) - framework[last]
+    last = max(beside)
+    early, late = (median([turn - alone for turn, alone in beside[at]]) for at in (min(beside), last))
+    first_alone, last_alone = (median([alone for _, alone in beside[at]]) for at in (min(beside), last))
     text = (
         f"{late / early:.2f} ({early * 1000:.1f} → {late * 1000:.1f} ms; Pydantic AI itself "
-        f"{framework[_BLOCK] * 1000:.1f} → {framework[last] * 1000:.1f} ms)"
+        f"{first_alone * 1000:.1f} → {last_alone * 1000:.1f} ms)"
     )
     what = f"turn {last:,} against turn 10, p50, without the framework's own time"
     return [Target.at_most(what, 1.1, late / early, text)]

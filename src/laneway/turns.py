@@ -25,6 +25,8 @@ MISSING: Any = object()
 
 T = TypeVar("T")
 
+_EVENTS_AT_ONCE = 500
+
 CancelOutcome = Literal["cancelled", "already_committed", "already_failed", "unknown"]
 """What became of a cancellation: the turn was cancelled, by this call or an earlier one; it had ended otherwise; or no
 turn of that id is known."""
@@ -148,20 +150,25 @@ class Turn:
         store = self._client.store
         last = after or self._since
         async with self._client.watch.watching(store.names(self.lane).wake) as watcher:
+            record: TurnRecord | None = None
             while True:
-                record = await store.record(self.lane, self.turn_id)
-                while events := await store.events(self.lane, after=last):
-                    for event in events:
-                        last = event.event_id
-                        if event.turn_id == self.turn_id:
-                            yield event
-                            if event.terminal:
-                                return
-                if record is not None:
-                    # The stream was trimmed since: its end is all that can be told.
-                    yield LaneEvent(TERMINAL[record.outcome], self.turn_id)
-                    return
-                await watcher.wait()
+                events = await store.events(self.lane, after=last, count=_EVENTS_AT_ONCE)
+                for event in events:
+                    last = event.event_id
+                    if event.turn_id == self.turn_id:
+                        yield event
+                        if event.terminal:
+                            return
+                if not events:
+                    if record is not None:
+                        # The stream was trimmed since: its end is all that can be told.
+                        yield LaneEvent(TERMINAL[record.outcome], self.turn_id)
+                        return
+                    record = await store.record(self.lane, self.turn_id)
+                    if record is not None:
+                        continue  # what it said last may be there by now
+                if len(events) < _EVENTS_AT_ONCE:
+                    await watcher.wait()
 
     async def pending(self) -> list[Pending]:
         """What the turn waits for, oldest first; empty where it waits for nothing."""
