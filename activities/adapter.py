@@ -22,6 +22,7 @@ from laneway.activities.scope_in_force import ScopeInForce
 from laneway.activities.telemetry import StepTelemetry
 from laneway.activities.turn_hooks import TurnHooks
 from laneway.history.checkpoints import CheckpointRef
+from laneway.history.compaction import Compaction
 from laneway.history.editing import EditReceipt
 from laneway.history.origins import EntryMetadata
 from laneway.history.records import EventKind, TurnUsage
@@ -29,7 +30,17 @@ from laneway.history.repair import ImportRepair
 from laneway.history.requests import Answered, PendingRequest
 from laneway.history.threads import TextWindow
 
-__all__ = ["IMPORT_MARK", "Adapter", "Capability", "RetryPolicy", "StepResult", "StepWork", "Windowed", "digest_of"]
+__all__ = [
+    "IMPORT_MARK",
+    "Adapter",
+    "Capability",
+    "Compacting",
+    "RetryPolicy",
+    "StepResult",
+    "StepWork",
+    "Windowed",
+    "digest_of",
+]
 
 M = TypeVar("M")
 
@@ -240,6 +251,14 @@ class Adapter(Protocol[M]):
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """What the agent needs while a worker runs it: connections to tool servers, HTTP clients."""
+        ...
+
+
+class Compacting(Protocol[M]):
+    """What an adapter with the capability `compaction` has besides."""
+
+    async def compact(self, work: StepWork[M], compaction: Compaction) -> StepResult[M]:
+        """Sum up the lane's history, as the whole of a turn; its output says what came of it."""
         ...
 
 

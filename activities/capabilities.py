@@ -13,6 +13,7 @@ Capability = Literal[
     "native_compaction",
     "streaming",
     "budgets",
+    "compaction",
     "hooks",
     "tool_hooks",
     "profiles",
@@ -20,9 +21,9 @@ Capability = Literal[
     "approval",
 ]
 """`history_processing`: lets processors edit what is sent. `native_compaction`: has its provider compact the history.
-`streaming`: says what the model says as it comes. `budgets`: asks a turn's account before it spends. `hooks`: calls
-hooks around model requests and tools. `profiles`: runs its agent under an `AgentProfile`. `delegation`, `approval`:
-lets a step wait for other agents, and for people."""
+`streaming`: says what the model says as it comes. `budgets`: asks a turn's account before it spends. `compaction`: sums
+up a lane's history on demand. `hooks`: calls hooks around model requests and tools. `profiles`: runs its agent under an
+`AgentProfile`. `delegation`, `approval`: lets a step wait for other agents, and for people."""
 
 CAPABILITIES: frozenset[str] = frozenset(get_args(Capability))
 """Every capability there is."""

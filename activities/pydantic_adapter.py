@@ -32,6 +32,7 @@ from laneway.activities.hooks import Hooks
 from laneway.activities.profiles import RunProfile
 from laneway.activities.pydantic_archive import ArchiveReader, archive_before
 from laneway.activities.pydantic_budget import BudgetGate
+from laneway.activities.pydantic_compacting import compacted, unchanged
 from laneway.activities.pydantic_compaction import can_compact, compaction_of
 from laneway.activities.pydantic_editing import Continuity, describe, edit, native_prefix, ties_reasoning
 from laneway.activities.pydantic_framing import FramingMemory, FramingWatch
@@ -61,6 +62,7 @@ from laneway.errors import ConfigurationError, InvalidInput
 from laneway.history.archival import READ_TOOL, HistoryArchiveSettings
 from laneway.history.budget import RequestBudget
 from laneway.history.callbacks import callback_name
+from laneway.history.compaction import Compaction
 from laneway.history.context import HistoryProcessorCondition
 from laneway.history.delegation import Delegation
 from laneway.history.model_calls import CallUsage, ModelCalls
@@ -76,7 +78,17 @@ DepsT = TypeVar("DepsT", default=None)
 OutputT = TypeVar("OutputT", default=str)
 
 _CAPABILITIES: frozenset[Capability] = frozenset(
-    {"approval", "budgets", "delegation", "history_processing", "hooks", "profiles", "streaming", "tool_hooks"}
+    {
+        "approval",
+        "budgets",
+        "compaction",
+        "delegation",
+        "history_processing",
+        "hooks",
+        "profiles",
+        "streaming",
+        "tool_hooks",
+    }
 )
 _COMPACTS: frozenset[Capability] = frozenset({"native_compaction"})
 
@@ -287,11 +299,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         reader = None if archived is None else ArchiveReader(archived, self.decode)
         watch = PrefixWatch(self) if self._may_tie_reasoning() else None
         gate = BudgetGate(work.account) if work.account.is_limited else None
-        memory = (
-            None
-            if in_force([self.processing, work.scope.processing]).processor is None
-            else FramingWatch(self._framings, work.lane_id)
-        )
+        memory = FramingWatch(self._framings, work.lane_id)
         async with self.agent.iter(
             asked if state is None else None,
             message_history=history,
@@ -493,6 +501,21 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         under = copy(self)
         under.agent = cast("Any", ProfiledAgent(self.agent, profile))
         return under
+
+    # Compaction -------------------------------------------------------------------------------------------------------
+
+    async def compact(self, work: StepWork[ModelMessage], compaction: Compaction) -> StepResult[ModelMessage]:
+        """Sum up the lane's history: see `Conversation.compact`."""
+        if self.text_window is not None:
+            return unchanged("the agent's turns begin with a text window, not with the lane's history")
+        return await compacted(
+            work,
+            compaction,
+            processor=in_force([self.processing, work.scope.processing]).processor,
+            owner=self,
+            model=infer_model(cast("Model | str", self.agent.model)),
+            framing=self._framings.get(work.lane_id),
+        )
 
     # Resources --------------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from laneway.activities.account import TurnAccount
-from laneway.activities.adapter import IMPORT_MARK, Adapter, StepResult, StepWork, Windowed
+from laneway.activities.adapter import IMPORT_MARK, Adapter, Compacting, StepResult, StepWork, Windowed
 from laneway.activities.agents import Agents
 from laneway.activities.archive import TurnArchive
 from laneway.activities.delegating import Delegating, children_of, kept_after
@@ -50,6 +50,7 @@ from laneway.errors import (
 )
 from laneway.history.cache import HeldHistory, HistoryCache
 from laneway.history.checkpoints import CheckpointRef, StoredEntry
+from laneway.history.compaction import COMPACT_MARK, Compaction
 from laneway.history.delegation import Kept
 from laneway.history.heads import Fence, LoadedTurn, TurnEnded
 from laneway.history.lanes import LaneKey
@@ -233,11 +234,13 @@ class Steps:
             async with publisher, self._agents.running(fence.lane.agent, attempt.profile):
                 if attempt.turn.fields["in"].startswith(IMPORT_MARK):
                     result = self._imported(attempt)
+                elif attempt.turn.fields["in"].startswith(COMPACT_MARK):
+                    result = await self._compacted(request, attempt, publisher)
                 else:
                     await self._ask_about_prompt(request, attempt)
                     await self._open(request, attempt)
                     result = whole(attempt, await attempt.adapter.step(self._work(request, attempt, publisher)))
-                    _emit_edits(publisher, result, attempt.telemetry)
+                _emit_edits(publisher, result, attempt.telemetry)
                 for kind, data in result.said:
                     publisher.emit(kind, data)
                 events = await publisher.drain()
@@ -454,6 +457,16 @@ class Steps:
             done=True,
             output="null",
         )
+
+    async def _compacted(self, request: StepInput, attempt: _Attempt, publisher: StepPublisher) -> StepResult[Any]:
+        adapter: Any = attempt.adapter
+        if "compaction" not in adapter.capabilities:
+            raise InvalidInput(f"the adapter {adapter.shortname!r} cannot compact a history")
+        compaction = Compaction.from_bytes(attempt.turn.fields["in"])
+        result: StepResult[Any] = await cast("Compacting[Any]", adapter).compact(
+            self._work(request, attempt, publisher), compaction
+        )
+        return result
 
     async def _stage(
         self, request: StepInput, attempt: _Attempt, result: StepResult[Any], events: Sequence[LaneEvent]

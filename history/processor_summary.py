@@ -75,6 +75,7 @@ class SummarizationProcessor:
             brace means anything.
         trim_tokens_to_summarize: how many tokens of messages the request holds at most, the newest; None for all. An
             earlier summary does not count, and always reaches the request whole.
+        focus: what the summary should pay particular attention to, said after `summary_prompt`.
         on_failure: what a summary that cannot be made does: `"raise"` fails the turn, `"keep"` leaves the history as it
             is and lets the turn go on. Neither changes anything.
 
@@ -93,6 +94,7 @@ class SummarizationProcessor:
     summary_prompt: str = field(default=SUMMARY_PROMPT, kw_only=True, repr=False)
     trim_tokens_to_summarize: int | None = field(default=4000, kw_only=True)
     on_failure: Literal["keep", "raise"] = field(default="raise", kw_only=True)
+    focus: str | None = field(default=None, kw_only=True)
     _cut: Cut = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -161,7 +163,7 @@ class SummarizationProcessor:
         async def ask() -> CallAnswer:
             if self.summarizer is None:
                 prefix = None if ctx.calls is None else ctx.calls.native_prefix(ctx.messages[: old[-1].entry_end])
-                instruction = self.summary_prompt.replace(_PLACE, _ABOVE)
+                instruction = self._asking(_ABOVE)
                 whole = SummaryRequest(request, prefix, instruction)
                 answer = await native.summarizer(self.model).summarize(whole, ctx.calls)
             else:
@@ -214,7 +216,11 @@ class SummarizationProcessor:
         else:
             shown = texts[left_out:]
         note = [f"({left_out} earlier messages are left out here.)"] if left_out else []
-        return self.summary_prompt.replace(_PLACE, "\n\n".join([*earlier, *note, *shown]))
+        return self._asking("\n\n".join([*earlier, *note, *shown]))
+
+    def _asking(self, messages: str) -> str:
+        request = self.summary_prompt.replace(_PLACE, messages)
+        return request if self.focus is None else f"{request}\n\nPay particular attention to: {self.focus}"
 
     async def _left_out(self, ctx: HistoryProcessorContext[MessageT], indices: list[int], texts: list[str]) -> int:
         """How many of the oldest messages do not fit `trim_tokens_to_summarize`."""

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from laneway.history.archival import HistoryArchiveSettings
     from laneway.history.budget import Headroom, RequestBudget
     from laneway.history.checkpoints import CheckpointRef
+    from laneway.history.compaction import CompactionReport
     from laneway.history.context import (
         HistoryProcessor,
         HistoryProcessorCondition,
@@ -77,6 +78,7 @@ _HOMES = {
     "BudgetExceeded": "laneway.errors",
     "CheckpointRef": "laneway.history.checkpoints",
     "ClearToolResultsProcessor": "laneway.history.processors",
+    "CompactionReport": "laneway.history.compaction",
     "Conversation": "laneway.client",
     "Delegation": "laneway.history.delegation",
     "Deny": "laneway.activities.hooks",
@@ -138,6 +140,7 @@ __all__ = [
     "BudgetExceeded",
     "CheckpointRef",
     "ClearToolResultsProcessor",
+    "CompactionReport",
     "Conversation",
     "Delegation",
     "Deny",

@@ -48,6 +48,7 @@ from laneway.errors import InvalidInput, LaneBusy, ServiceUnavailable, TurnConfl
 from laneway.history.budget import Headroom, RequestBudget
 from laneway.history.callbacks import refuse_reentry
 from laneway.history.checkpoints import CheckpointRef
+from laneway.history.compaction import Compaction, CompactionReport
 from laneway.history.context import HistoryProcessor, HistoryProcessorCondition
 from laneway.history.heads import Fence
 from laneway.history.lanes import ONCE, LaneKey, check_conversation, check_name, conversation_of_turn
@@ -61,6 +62,7 @@ from laneway.history.scopes import (
     Inherit,
 )
 from laneway.history.store import HistoryStore
+from laneway.history.triggers import is_whole
 from laneway.scopes import Scope, ScopeSettings, call_here, profile_here, where
 from laneway.settings import Settings
 from laneway.turns import CancelOutcome, Turn, TurnResult
@@ -609,6 +611,49 @@ class Conversation:
         """Submit a turn and wait for its result. See `submit` and `Turn.result`."""
         turn = await self.submit(agent, prompt, turn_id=turn_id, timeout=timeout, budget=budget, profile=profile)
         return await turn.result()
+
+    async def compact(
+        self, agent: str, *, focus: str | None = None, keep: int = 2, turn_id: str | None = None
+    ) -> CompactionReport:
+        """Sum up the lane's history now, in place of waiting for a history processor to do it.
+
+        It is a turn of its own, with its place among others: fenced, recorded, its summary paid once. The summary is
+        made as the adapter's `SummarizationProcessor` makes it, where there is one, else by the agent's own model, of
+        everything.
+
+        Args:
+            agent: whose lane.
+            focus: what the summary should pay particular attention to.
+            keep: how many of the newest messages stay, at least 1; their exchanges stay whole.
+            turn_id: see `submit`.
+
+        Returns:
+            what happened, or why nothing did.
+
+        Raises:
+            InvalidInput: `keep` is no positive int, or the focus is empty.
+            TurnFailed: it could not be done: a server, a budget, history that is damaged.
+            UnsupportedCapability: the agent's adapter cannot.
+            UnknownAgent, TurnConflict, LaneBusy, ServiceUnavailable: see there.
+        """
+        if not is_whole(keep, least=1):
+            raise InvalidInput(f"keep is {keep!r}: give a positive number of messages")
+        if focus is not None and not focus.strip():
+            raise InvalidInput("the focus is empty: give it some text, or leave it out")
+        lane = self.lane(agent)
+        adapter = self._client.agents[agent]
+        refuse_reentry(adapter)
+        require(adapter, "compaction", agent=agent, what="compact()")
+        turn = await self._client.submit(
+            lane,
+            Compaction(focus, keep).to_bytes(),
+            turn_id=turn_id,
+            timeout=None,
+            when_busy="enqueue",
+            cancel_waiting=False,
+            options=TurnOptions(conversation_budget=self._budget),
+        )
+        return CompactionReport.of(await turn.committed())
 
     async def import_messages(
         self, agent: str, messages: Sequence[Any], *, repair: bool = False, turn_id: str | None = None

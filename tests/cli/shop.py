@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pydantic import BaseModel
 from pydantic_ai import Agent
 from pydantic_ai.exceptions import ModelHTTPError
-from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart, ToolReturnPart, UserPromptPart
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 
 from laneway import Laneway, PydanticAdapter, RetryPolicy
@@ -48,6 +48,8 @@ async def talk(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[s
 
 
 def _price(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    if not info.output_tools:  # asked to sum up
+        return ModelResponse([TextPart("prices were asked for")])
     return ModelResponse([ToolCallPart(info.output_tools[0].name, {"product": _prompt(messages), "cents": 1250})])
 
 

@@ -201,3 +201,25 @@ async def test_doctor_fails_where_the_servers_are_down(nowhere: CommandLine):
     assert done.code == 1
     assert done.out.count("→ start it, for example with `laneway dev`") == 2
     assert done.out.endswith("it cannot work like this\n")
+
+
+async def test_a_lane_is_compacted_and_it_is_said_what_happened(
+    laneway: CommandLine, client: LanewayClient, conversation_id: str
+):
+    """The agent's own model sums up; a lane with nothing to sum up says so."""
+    nothing = await laneway("compact", "shop.py", conversation_id, "pricer")
+    assert (nothing.code, nothing.out) == (0, "nothing was compacted: the lane has no history yet\n")
+    conversation = client.conversation(conversation_id)
+    await conversation.ask("pricer", "one")
+    await conversation.ask("pricer", "two")
+    done = await laneway("compact", "shop.py", conversation_id, "pricer", "--focus", "numbers", "--turn-id", "c1")
+    assert done.code == 0
+    assert done.out.startswith("history edited by SummarizationProcessor: 6 → 3 messages")
+    found = (
+        await laneway(
+            "compact", "shop.py", conversation_id, "pricer", "--turn-id", "c1", "--focus", "numbers", "--json"
+        )
+    ).json()
+    assert (found["turn_id"], found["compacted"], found["reason"]) == ("c1", True, None)
+    refused = await laneway("compact", "shop.py", conversation_id, "pricer", "--keep", "0")
+    assert refused.code == 2

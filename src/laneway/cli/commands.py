@@ -217,6 +217,35 @@ def import_(
 
 
 @_app.command()
+def compact(
+    app: _App,
+    conversation: _Conversation,
+    agent: _Agent,
+    focus: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What the summary should pay particular attention to.")
+    ] = None,
+    keep: Annotated[int, typer.Option(min=1, metavar="N", help="How many of the newest messages stay.")] = 2,
+    turn_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="Names the compaction: run again, it is not done twice.")
+    ] = None,
+    data_dir: _DataDir = _DATA_DIR,
+    as_json: _Json = False,
+) -> None:
+    """Sum up a lane's history.
+
+    Its older messages give way to a summary; it says what happened, or why nothing did.
+    """
+    from laneway.cli.compaction import compact_lane
+
+    _run(
+        compact_lane(
+            app, conversation, agent, focus=focus, keep=keep, turn_id=turn_id, data_dir=data_dir, as_json=as_json
+        ),
+        as_json=as_json,
+    )
+
+
+@_app.command()
 def cancel(
     conversation: _Conversation,
     agent: _Agent,
