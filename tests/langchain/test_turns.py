@@ -296,3 +296,23 @@ async def test_a_failed_or_cancelled_turn_leaves_nothing(
     assert await store.head(conversation.lane("agent")) == head
     assert await conversation.messages("agent") == messages
     assert (await conversation.ask("agent", "go")).output == "done"
+
+
+async def test_what_a_lane_takes_grows_with_its_messages(
+    bench: Bench, redis: Redis, store: HistoryStore, conversation_id: str
+):
+    """Messages are stored once, and what is kept beside them does not grow with them."""
+    adapter = LangChainAdapter(create_agent(ScriptedModel(answer=asking), [clock]))
+    client = await bench.serve({"agent": adapter})
+    conversation = client.conversation(conversation_id)
+    names = store.names(conversation.lane("agent"))
+    sizes: list[tuple[int, int, int]] = []
+    for _ in range(3):
+        for _ in range(4):
+            await conversation.ask("agent", "question " + "x" * 2000)
+        messages = sum(len(adapter.encode(message)) for message in await conversation.messages("agent"))
+        head = await redis.memory_usage(names.head, samples=0)
+        epoch = await redis.memory_usage(names.epoch(0), samples=0)
+        sizes.append((messages, epoch, head))
+    assert all(epoch + head < 1.5 * messages for messages, epoch, head in sizes[1:])
+    assert abs(sizes[-1][2] - sizes[0][2]) < 100
