@@ -13,9 +13,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from laneway import Laneway, LanewayClient, LocalStack
+from laneway import Delegation, Laneway, LanewayClient, LocalStack, approve
+from laneway.activities.wire import ANSWER_REQUEST, AnswerNotice
 
+from tests.delegation.agents import Team
 from tests.lanes.agents import Paced
+from tests.waiting.agents import Office
+from tests.waiting.test_answers import waiting
 
 HISTORIES = Path(__file__).parent / "histories"
 
@@ -55,17 +59,53 @@ async def _endless(client: LanewayClient, paced: Paced) -> None:
     await client.temporal.get_workflow_handle(conversation.lane("agent").workflow_id).result()
 
 
+async def _waiting(client: LanewayClient, paced: Paced) -> None:
+    """Turns that wait: answered, by default, cancelled; a notice of no request comes first."""
+    conversation = client.conversation("waiting")
+    turn = await conversation.submit("office", "plain(a) send(b) measure(c)", turn_id="answered")
+    asked = await waiting(turn, 2)
+    handle = client.temporal.get_workflow_handle(turn.lane.workflow_id)
+    await handle.signal(ANSWER_REQUEST, AnswerNotice(turn.turn_id, "none"))
+    await client.status(turn.lane)  # the notice has been taken
+    await turn.answer(asked["measure"].request.id, result=1)
+    await turn.answer(asked["send"].request.id, approve())
+    await turn.record()
+    await (await conversation.submit("office", "hurried(d)", turn_id="default")).record()
+    cancelled = await conversation.submit("office", "send(e)", turn_id="cancelled")
+    await waiting(cancelled)
+    await cancelled.cancel()
+
+
+async def _team(client: LanewayClient, paced: Paced) -> None:
+    """Work handed out, two at a time, and a tree that is cancelled."""
+    conversation = client.conversation("team")
+    await conversation.ask("lead", "reader: a | reader: b | reader: c", turn_id="done")
+    turn = await conversation.submit("lead", "reader: d | reader: wait e | reader: wait f", turn_id="cancelled")
+    async with asyncio.timeout(30):
+        while len((await client.status(turn.lane)).waiting) > 2:
+            await asyncio.sleep(0.1)
+    await turn.cancel()
+
+
 async def record(shape: str) -> None:
     """Write the histories of all scenes."""
     paced = Paced()
-    app = Laneway(agents=paced.agents())
+    team = Team({"reader": Delegation("reader", "reads", max_concurrency=2)}).agents()
+    del team["middle"]
+    app = Laneway(agents={**paced.agents(), **team, "office": Office(timeout=1).adapter()})
     async with LocalStack(None) as stack:
-        scenes = {"turns": _turns, "endings": _endings, "endless": _endless}
+        scenes = {
+            "turns": (_turns, "agent"),
+            "endings": (_endings, "agent"),
+            "endless": (_endless, "agent"),
+            "waiting": (_waiting, "office"),
+            "team": (_team, "lead"),
+        }
         settings = stack.settings.model_copy(update={"max_turns_per_run": 5, "idle_timeout": timedelta(seconds=2)})
         async with app.worker(settings), app.client(settings) as client:
-            for name, scene in scenes.items():
+            for name, (scene, agent) in scenes.items():
                 await scene(client, paced)
-                lane = client.conversation(name).lane("agent")
+                lane = client.conversation(name).lane(agent)
                 runs = [run async for run in client.temporal.list_workflows(f"WorkflowId = '{lane.workflow_id}'")]
                 for number, run in enumerate(sorted(runs, key=lambda run: run.start_time)):
                     handle = client.temporal.get_workflow_handle(lane.workflow_id, run_id=run.run_id)

@@ -26,8 +26,55 @@ async def test_a_recorded_history_replays(path: Path, runner: WorkflowRunner):
 
 
 def test_each_shape_has_all_scenes():
-    scenes = {path.stem.rsplit("-", 2)[1] for path in HISTORIES}
-    assert scenes == {"turns", "endings", "endless"}
+    scenes: dict[str, set[str]] = {}
+    for path in HISTORIES:
+        shape, scene, _ = path.stem.rsplit("-", 2)
+        scenes.setdefault(shape, set()).add(scene)
+    assert scenes.pop("0.1") == {"turns", "endings", "endless"}
+    assert all(found == {"turns", "endings", "endless", "waiting", "team"} for found in scenes.values())
+
+
+@pytest.mark.parametrize("suggested", [True, False])
+async def test_a_workflow_that_waits_continues_as_new_when_temporal_suggests_it(suggested: bool):
+    """A recorded history, up to a task in which nothing happened to a turn that waits: with the suggestion put into it
+    the workflow has to continue as new there, and without it may not."""
+    history = json.loads(next(path for path in HISTORIES if "-waiting-" in path.stem).read_text())
+    events = history["events"]
+    signalled = next(i for i, e in enumerate(events) if "workflowExecutionSignaledEventAttributes" in e)
+    completed = next(i for i in range(signalled, len(events)) if "workflowTaskCompletedEventAttributes" in events[i])
+    started = next(e for e in reversed(events[:completed]) if "workflowTaskStartedEventAttributes" in e)
+    started["workflowTaskStartedEventAttributes"]["suggestContinueAsNew"] = suggested
+    begun, task = events[0]["workflowExecutionStartedEventAttributes"], events[completed]["eventId"]
+    idle = next(e for e in events if "timerStartedEventAttributes" in e)
+    stopped = {
+        "eventId": str(int(task) + 1),
+        "eventTime": events[completed]["eventTime"],
+        "eventType": "EVENT_TYPE_TIMER_CANCELED",
+        "timerCanceledEventAttributes": {
+            "timerId": idle["timerStartedEventAttributes"]["timerId"],
+            "startedEventId": idle["eventId"],
+            "workflowTaskCompletedEventId": task,
+        },
+    }
+    continued = {
+        "eventId": str(int(task) + 2),
+        "eventTime": events[completed]["eventTime"],
+        "eventType": "EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW",
+        "workflowExecutionContinuedAsNewEventAttributes": {
+            "newExecutionRunId": "00000000-0000-0000-0000-000000000000",
+            "workflowType": begun["workflowType"],
+            "taskQueue": begun["taskQueue"],
+            "workflowTaskCompletedEventId": task,
+        },
+    }
+    history["events"] = [*events[: completed + 1], stopped, continued]
+    replayer = Replayer(workflows=[LaneWorkflow], workflow_runner=workflow_runner())
+    replay = replayer.replay_workflow(WorkflowHistory.from_json("lane", json.dumps(history)))
+    if suggested:
+        await replay
+    else:
+        with pytest.raises(Exception, match="[Nn]ondeterminism"):
+            await replay
 
 
 async def test_a_history_that_went_another_way_is_found_out():
