@@ -20,7 +20,7 @@ ARGS ?=
 SECONDS ?= 60
 SEED ?=
 
-.PHONY: help demo test ci lint format types contracts packaging bench bench-smoke chaos constraints clean
+.PHONY: help demo demo-team test ci lint format types contracts packaging bench bench-smoke chaos constraints clean
 
 help:  ## say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -41,6 +41,9 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: $(STAMP)  ## run the demo; DIR=folder to ask about, LANEWAY_DEMO_MODEL=provider:model for a real model
 	@$(BIN)/python -m examples.demo
+
+demo-team: $(STAMP)  ## a lead and its readers, approval, kills; DIR=folder to read, LANEWAY_DEMO_MODEL for a real model
+	@$(BIN)/python -m examples.team
 
 test: $(STAMP)  ## run the tests; WORKERS=n processes (0: in this one), ARGS='-k name'
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
