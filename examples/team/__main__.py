@@ -45,8 +45,14 @@ class Worker:
             "LANEWAY_REDIS_URL": self._settings.redis_url,
         }
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "examples.team", "--worker", *self._arguments, cwd=_CHECKOUT, env=environment
+            *(sys.executable, "-m", "examples.team", "--worker", *self._arguments),
+            cwd=_CHECKOUT,
+            env=environment,
+            stdout=asyncio.subprocess.PIPE,
         )
+        assert self._process.stdout is not None
+        if not await self._process.stdout.readline():
+            raise RuntimeError("the worker ended before it was ready; it has said why")
 
     async def kill(self) -> None:
         if self._process is not None:
@@ -58,6 +64,7 @@ class Worker:
 
 async def work(folder: Path, scratch: Path) -> None:
     async with build_app(folder, scratch).worker(Settings.load()):
+        print("ready", flush=True)
         await asyncio.Event().wait()
 
 
