@@ -186,15 +186,14 @@ class LaneNames:
 # would go on.
 STRICT = "#!lua\n"
 
-# Of how many turns before the newest one the stream keeps what happened.
-_TURNS_ON_STREAM = 4
-
 # KEYS are head, turn, turns, events everywhere; ARGV begins with base name, turn id, step, attempt, head version
-# (empty where the caller does not know it yet), events' greatest length, stage's time to live in seconds.
+# (empty where the caller does not know it yet), the stream's greatest length and of how many turns it keeps what
+# happened ("1000/4"), stage's time to live in seconds.
 FENCE = """
 local head, turn, turns, events = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local base, id, step, attempt, version = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
-local maxlen, ttl = ARGV[6], ARGV[7]
+local maxlen, turns_on_stream = string.match(ARGV[6], '^(%d+)/(%d+)$')
+local ttl = ARGV[7]
 local ended = redis.call('HGET', turns, id)
 if ended then return {'ended', ended} end
 local now_at = redis.call('HGET', head, 'v') or '0'
@@ -430,9 +429,7 @@ local last = say(ARGV[15], 'end:' .. id .. '\\n' .. number .. '|' .. ARGV[14])
 local ends = redis.call('HGET', head, 'w')
 ends = ends and (ends .. ' ' .. last) or last
 local _, kept_turns = string.gsub(ends, '%S+', '')
-if kept_turns > """
-    + str(_TURNS_ON_STREAM)
-    + """ then
+if kept_turns > tonumber(turns_on_stream) then
   local oldest, rest = string.match(ends, '^(%S+) (.*)$')
   redis.call('XTRIM', events, 'MINID', oldest)
   ends = rest

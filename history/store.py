@@ -72,6 +72,7 @@ class HistoryStore:
         prefix: what every key begins with.
         stage_ttl: how long an unfinished turn's data lives after its last write, as a backstop.
         events_max_length: about how many events a lane's stream keeps.
+        events_turns: of how many committed turns it keeps them.
         durability: see `Durability`.
 
     Every method raises ServiceUnavailable where the server does not answer, and StoreFull where it has no memory left.
@@ -84,13 +85,14 @@ class HistoryStore:
         prefix: str = "laneway",
         stage_ttl: timedelta = timedelta(days=30),
         events_max_length: int = 1000,
+        events_turns: int = 4,
         durability: Durability = "auto",
     ) -> None:
         # Any, since the library types each reply as all that it can be under any of its options.
         self._redis: Any = redis
         self._prefix = prefix
         self._stage_ttl = str(int(stage_ttl.total_seconds()))
-        self._events_max_length = str(events_max_length)
+        self._events_kept = f"{events_max_length}/{events_turns}"
         self._wait_for_disk: bool | None = {"auto": None, "aof": True, "none": False}[durability]
         script = redis.register_script
         self._put_input: Any = script(layout.PUT_INPUT)
@@ -544,7 +546,7 @@ class HistoryStore:
             fence.step,
             fence.attempt,
             "" if fence.version is None else str(fence.version),
-            self._events_max_length,
+            self._events_kept,
             self._stage_ttl,
         ]
         if on_disk and await self._must_wait():

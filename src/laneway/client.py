@@ -173,6 +173,7 @@ class LanewayClient:
                 prefix=settings.redis_prefix,
                 stage_ttl=settings.stage_ttl,
                 events_max_length=settings.events_max_length,
+                events_turns=settings.events_turns,
                 durability=settings.redis_durability,
             )
             yield cls(agents, settings, temporal, store, watch)

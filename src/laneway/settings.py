@@ -99,6 +99,9 @@ class Settings(BaseSettings):
     """Decoded histories that one worker keeps in memory; 0 turns the cache off."""
     events_max_length: int = Field(default=1_000, ge=10)
     """Events kept on a lane's stream, about."""
+    events_turns: int = Field(default=4, ge=1)
+    """Committed turns whose events are kept on a lane's stream. Of earlier ones `turn.events()` tells only the end:
+    what they said is in the history. A reader that follows events long after they happened wants more of them."""
 
     @classmethod
     def load(cls) -> Self:

@@ -43,6 +43,7 @@ async def open_store(settings: Settings) -> AsyncGenerator[HistoryStore]:
             prefix=settings.redis_prefix,
             stage_ttl=settings.stage_ttl,
             events_max_length=settings.events_max_length,
+            events_turns=settings.events_turns,
             durability=settings.redis_durability,
         )
     finally:

@@ -85,11 +85,18 @@ async def test_a_lane_is_shown_as_json_with_stable_keys(
         *("conversation", "agent", "contract", "other_contracts", "workflow_id", "version", "epoch", "checkpoint"),
         *("status", "spent", "headroom", "turns", "messages"),
     }
-    assert found["status"] == {"state": "open", "turn": None, "step": 0, "queue": [], "cancelling": False}
+    assert found["status"] == {
+        "state": "open",
+        "turn": None,
+        "step": 0,
+        "queue": [],
+        "cancelling": False,
+        "waiting": [],
+    }
     (turn,) = found["turns"]
     assert set(turn) == {
         *("number", "turn_id", "outcome", "started_at", "ended_at", "steps", "usage", "checkpoint", "output"),
-        *("output_in_history", "error", "attempts", "edits", "noops", "skips", "repairs"),
+        *("output_in_history", "error", "attempts", "edits", "noops", "skips", "repairs", "uncertain", "children"),
     }
     assert turn["output"] == {"product": "tea", "cents": 1250}
     assert turn["checkpoint"] == found["checkpoint"]

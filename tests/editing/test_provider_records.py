@@ -38,6 +38,7 @@ from tests.editing.steps import agent_of, ask
 from tests.history.edits import Context, entries_of
 from tests.support.clients import anthropic_client, openai_client
 from tests.support.provider import ProviderServer, RequestRecord, answer, call, thinking
+from tests.support.provider.messages_rules import SUMMARY
 
 Edit = Callable[[Context], list[ModelMessage]]
 
@@ -188,7 +189,7 @@ async def test_native_tool_parts_stay_together_and_whole(server: ProviderServer,
 
 
 async def test_a_compaction_stands_for_what_is_gone(server: ProviderServer, claude: Model):
-    compacted = ModelResponse([CompactionPart("so far", provider_name="anthropic"), TextPart("1")])
+    compacted = ModelResponse([CompactionPart(SUMMARY, provider_name="anthropic"), TextPart("1")])
     history: list[ModelMessage] = [user("one"), compacted, user("two"), ModelResponse([TextPart("2")]), user("now")]
     await sent(server, claude, history, lambda ctx: [*ctx.messages[:2], ctx.messages[-1]])
     assert await rejected(server, claude, history, lambda ctx: ctx.messages[2:]) == "protected_removed"

@@ -29,6 +29,7 @@ from pydantic_ai.messages import (
 )
 
 from tests.history.edits import DIALECT
+from tests.support.provider.messages_rules import SUMMARY
 
 
 @dataclass
@@ -111,7 +112,7 @@ class _Maker:
                 result = NativeToolReturnPart("web_search", {"hits": 1}, "native", provider_name="openai")
                 return ModelResponse(parts=[call, result, text], provider_name="openai")
             case "compaction":
-                return ModelResponse(parts=[CompactionPart("summary", provider_name="anthropic"), text])
+                return ModelResponse(parts=[CompactionPart(SUMMARY, provider_name="anthropic"), text])
             case "suspended":
                 return ModelResponse(parts=[text], state="suspended")
             case _:
