@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -22,7 +22,6 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from laneway.errors import ConfigurationError
 from laneway.langgraph_codec import Codec
 from laneway.langgraph_desk import Desk, Options
-from laneway.langgraph_layout import Fence, StageScope
 from laneway.langgraph_link import Link
 from laneway.langgraph_reads import Reads
 from laneway.langgraph_serde import strict_serializer
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     )
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
-__all__ = ["Fence", "RedisSaver", "StageScope"]
+__all__ = ["RedisSaver"]
 
 _CHANCE_BITS = 31
 
@@ -61,8 +60,6 @@ class RedisSaver(BaseCheckpointSaver[int]):
         serde: an `EncryptedSerializer` to encrypt everything but ids; its inner serializer must be a strict one.
         digest_key: a secret of up to 64 bytes, the same for as long as the data lives. Equal messages are stored once
             by their digest; where they are encrypted it must not give away what they are. Needed with encryption.
-        key_base: gives what the keys of a thread begin with, with a hash tag in it, for whoever keeps other data in the
-            same slot. Such a saver keeps no list of its threads: `list(None)` and `delete_for_runs` need one.
 
     Raises:
         ConfigurationError: an argument cannot work.
@@ -83,7 +80,6 @@ class RedisSaver(BaseCheckpointSaver[int]):
         allowed_types: Iterable[type | tuple[str, str]] = (),
         serde: SerializerProtocol | None = None,
         digest_key: bytes = b"",
-        key_base: Callable[[str], str] | None = None,
     ) -> None:
         if client is None and async_client is None and url is None:
             raise ConfigurationError("RedisSaver needs a client or an async_client; or use RedisSaver.from_url(url)")
@@ -100,7 +96,7 @@ class RedisSaver(BaseCheckpointSaver[int]):
         super().__init__(serde=strict)
         self._digest_key = digest_key
         self._link = Link(url, client=client, async_client=async_client)
-        self._sit_at(Desk(Codec(strict, digest_key), Options(prefix, ttl, refresh_on_read, key_base)))
+        self._sit_at(Desk(Codec(strict, digest_key), Options(prefix, ttl, refresh_on_read)))
 
     @classmethod
     def from_url(
@@ -113,7 +109,6 @@ class RedisSaver(BaseCheckpointSaver[int]):
         allowed_types: Iterable[type | tuple[str, str]] = (),
         serde: SerializerProtocol | None = None,
         digest_key: bytes = b"",
-        key_base: Callable[[str], str] | None = None,
     ) -> Self:
         """A saver with clients of its own, made when they are first used. The arguments are the class's.
 
@@ -127,7 +122,6 @@ class RedisSaver(BaseCheckpointSaver[int]):
             allowed_types=allowed_types,
             serde=serde,
             digest_key=digest_key,
-            key_base=key_base,
         )
 
     def _sit_at(self, desk: Desk) -> None:
@@ -164,20 +158,9 @@ class RedisSaver(BaseCheckpointSaver[int]):
         """A saver on the same clients that constructs more types. LangGraph calls it with a graph's own."""
         pairs = [(module, name) for module, name in extra_allowlist]
         strict = strict_serializer(self.serde, pairs)
-        return self._clone(Desk(Codec(strict, self._digest_key), self._desk.options, self._desk.scope), strict)
-
-    def staged(self, scope: StageScope) -> Self:
-        """A saver on the same clients that reads the thread with a stage laid over it, and writes to the stage alone.
-
-        Nothing that it writes is seen by others until `commit_stage`; `drop_stage` forgets it. The thread's own data is
-        never changed by it. Deleting, pruning, copying and listing without a thread are not possible in a stage.
-        """
-        return self._clone(Desk(self._desk.codec, self._desk.options, scope), self.serde)
-
-    def _clone(self, desk: Desk, serde: SerializerProtocol) -> Self:
         clone = copy.copy(self)
-        clone.serde = serde
-        clone._sit_at(desk)
+        clone.serde = strict
+        clone._sit_at(Desk(Codec(strict, self._digest_key), self._desk.options))
         return clone
 
     def get_next_version(self, current: int | None, channel: None) -> int:  # LangGraph's signature
@@ -289,30 +272,6 @@ class RedisSaver(BaseCheckpointSaver[int]):
     ) -> None:
         """As `put_writes`."""
         await self._link.arun(self._writes.put_writes(config, writes, task_id, task_path))
-
-    def commit_stage(self, thread_id: str) -> None:
-        """Make what this staged saver has written the thread's, at once. Committing twice does nothing more.
-
-        Raises:
-            StaleTurn: the stage's fence refused; nothing was changed.
-        """
-        self._link.run(self._writes.commit_stage(thread_id))
-
-    async def acommit_stage(self, thread_id: str) -> None:
-        """As `commit_stage`."""
-        await self._link.arun(self._writes.commit_stage(thread_id))
-
-    def drop_stage(self, thread_id: str) -> None:
-        """Forget what this staged saver has written, at once.
-
-        Raises:
-            StaleTurn: the stage's fence refused; nothing was changed.
-        """
-        self._link.run(self._writes.drop_stage(thread_id))
-
-    async def adrop_stage(self, thread_id: str) -> None:
-        """As `drop_stage`."""
-        await self._link.arun(self._writes.drop_stage(thread_id))
 
     # Upkeep -----------------------------------------------------------------------------------------------------------
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from laneway.errors import ConfigurationError, InvalidInput, StaleTurn
+from laneway.errors import InvalidInput
 from laneway.langgraph_codec import Codec
-from laneway.langgraph_layout import StageScope, ThreadKeys, references_of
-from laneway.langgraph_link import Ask, Steps
+from laneway.langgraph_layout import ThreadKeys, references_of
+from laneway.langgraph_link import Ask
 from laneway.langgraph_lua import Script
 from laneway.langgraph_recent import Recent
 from laneway.langgraph_records import Node
@@ -76,30 +76,25 @@ class Options:
         prefix: what every key begins with.
         ttl: how long a thread lives after its last write; None for ever.
         refresh_on_read: whether reading a thread counts too.
-        key_base: gives what the keys of a thread begin with, a hash tag in it; None where the saver names them itself
-            and keeps a list of its threads.
     """
 
     prefix: str
     ttl: timedelta | None = None
     refresh_on_read: bool = False
-    key_base: Callable[[str], str] | None = None
 
 
 class Desk:
-    """Puts questions about threads, in a stage or not.
+    """Puts questions about threads.
 
     Attributes:
         codec: how values are stored.
         options: how the saver was set up.
-        scope: the stage that writes go to; None where they go to the thread.
         registered: the threads and runs that are known to be in the lists of these.
     """
 
-    def __init__(self, codec: Codec, options: Options, scope: StageScope | None = None) -> None:
+    def __init__(self, codec: Codec, options: Options) -> None:
         self.codec = codec
         self.options = options
-        self.scope = scope
         self.registered: Recent[tuple[str, str], bool] = Recent(10_000)
         # Hints, which save bandwidth and questions. The scripts check what is built on them.
         self._familiar: Recent[tuple[str, bytes], bool] = Recent(50_000)
@@ -107,54 +102,19 @@ class Desk:
 
     def thread(self, thread_id: str) -> ThreadKeys:
         """The keys of a thread."""
-        base = self.options.key_base
-        return ThreadKeys(base(thread_id)) if base else ThreadKeys.of(self.options.prefix, thread_id)
+        return ThreadKeys.of(self.options.prefix, thread_id)
 
     def index(self, name: str) -> str:
-        """The key of a list that spans threads.
-
-        Raises:
-            ConfigurationError: this saver keeps none.
-        """
-        if self.options.key_base is not None:
-            raise ConfigurationError(
-                "a saver with key_base keeps no list of its threads; name the thread in the config"
-            )
+        """The key of a list that spans threads."""
         return f"{self.options.prefix}:graph:{name}"
 
     def ask(self, script: Script, thread: ThreadKeys, *args: Any, ttl: timedelta | None = None) -> Ask:
-        """A question about a thread, as the stage sees it."""
-        target = thread.stage(self.scope.stage) if self.scope else thread
-        fence = self.scope.fence() if script.fenced and self.scope and self.scope.fence else None
-        head: list[Any] = [0 if ttl is None else max(1, int(ttl.total_seconds() * 1000))]
-        head += [0] if fence is None else [len(fence.args), *fence.args]
-        keys = (*thread.all, *target.all, *(fence.keys if fence else ()))
-        return Ask(script, keys, (*head, *args), fence.source if fence else "")
+        """A question about a thread, which gives it a new time to live where one is given."""
+        return Ask(script, thread.all, (0 if ttl is None else max(1, int(ttl.total_seconds() * 1000)), *args))
 
-    def write(self, script: Script, thread: ThreadKeys, *args: Any, ttl: timedelta | None = None) -> Steps[list[Any]]:
-        """Put a question that writes, and have its fence obeyed.
-
-        Raises:
-            StaleTurn: the fence refused it; nothing was written.
-        """
-        if ttl is None:
-            ttl = self.scope.ttl if self.scope else self.options.ttl
-        answer: list[Any] = yield self.ask(script, thread, *args, ttl=ttl)
-        if answer[0] == b"refused":
-            stage = self.scope.stage if self.scope else ""
-            raise StaleTurn(
-                f"the stage {stage!r} takes no more writes (its fence answered {answer[1]!r}): nothing was written"
-            )
-        return answer
-
-    def settled(self, what: str) -> None:
-        """Make sure that this is not a stage.
-
-        Raises:
-            ConfigurationError: it is.
-        """
-        if self.scope is not None:
-            raise ConfigurationError(f"{what} is not possible in a stage; use the saver that the stage was made from")
+    def write(self, script: Script, thread: ThreadKeys, *args: Any) -> Ask:
+        """A question that writes."""
+        return self.ask(script, thread, *args, ttl=self.options.ttl)
 
     # What was seen ----------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@
     <prefix>:graph:{<digest>}:rows     sorted set  checkpoints: "namespace NUL checkpoint id NUL record"
     <prefix>:graph:{<digest>}:writes   sorted set  pending writes: "namespace NUL checkpoint id NUL task index record"
     <prefix>:graph:{<digest>}:parts    hash        parts of values, each stored once: digest → record
-    …:stage:<stage>:rows, :writes, :parts          the same three, for what a stage has written
 
 `<digest>` is that of the thread id: the hash tag of all its keys. Every score is 0, so Redis keeps members in the order
 of their bytes: a checkpoint is found by its prefix, a namespace's latest is the last of its range, and no id is ever a
@@ -17,9 +16,7 @@ each) and its body. The scripts follow references; they never look into a body.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from hashlib import blake2b
 from uuid import UUID
 
@@ -27,8 +24,6 @@ from laneway.errors import InvalidInput
 
 __all__ = [
     "DIGEST_BYTES",
-    "Fence",
-    "StageScope",
     "ThreadKeys",
     "checkpoint_prefix",
     "references_of",
@@ -43,38 +38,8 @@ INDEX_OFFSET = 256
 
 
 @dataclass(frozen=True)
-class Fence:
-    """A condition that every write of a stage must meet, checked in the same script as the write.
-
-    Attributes:
-        source: Lua, the body of a function of KEYS and ARGV. What it returns other than nil refuses the write.
-        keys: what the body sees as KEYS: keys with the same hash tag as the thread's.
-        args: what it sees as ARGV.
-    """
-
-    source: str
-    keys: Sequence[str] = ()
-    args: Sequence[str | bytes] = ()
-
-
-@dataclass(frozen=True)
-class StageScope:
-    """Where a saver's writes go until they are committed or dropped.
-
-    Attributes:
-        stage: names the stage within its thread: the turn, say.
-        fence: called before each write; gives the condition that the script checks, or raises to stop the write.
-        ttl: how long the stage lives after its last write, as a backstop.
-    """
-
-    stage: str
-    fence: Callable[[], Fence] | None = None
-    ttl: timedelta = timedelta(days=30)
-
-
-@dataclass(frozen=True)
 class ThreadKeys:
-    """The names of one thread's keys, or of one of its stages'."""
+    """The names of one thread's keys."""
 
     base: str
 
@@ -86,10 +51,6 @@ class ThreadKeys:
             InvalidInput: the id has a NUL character or is not valid Unicode.
         """
         return cls(f"{prefix}:graph:{{{blake2b(_text(thread_id), digest_size=16).hexdigest()}}}:")
-
-    def stage(self, stage: str) -> ThreadKeys:
-        """The names of a stage's keys."""
-        return ThreadKeys(f"{self.base}stage:{stage}:")
 
     @property
     def all(self) -> tuple[str, str, str]:

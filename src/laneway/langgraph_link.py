@@ -32,13 +32,11 @@ class Ask(NamedTuple):
         script: the script; None for a command.
         keys: what it declares.
         args: its arguments, or the command's words.
-        fence: the Lua source of the fence that it checks.
     """
 
     script: Script | None
     keys: tuple[str, ...]
     args: tuple[Any, ...]
-    fence: str = ""
 
 
 class Page(NamedTuple):
@@ -126,22 +124,20 @@ class Link:
         with _explained():
             if ask.script is None:
                 return client.execute_command(*ask.args)
-            text, sha = ask.script.text(ask.fence)
             try:
-                return client.evalsha(sha, len(ask.keys), *ask.keys, *ask.args)
+                return client.evalsha(ask.script.sha, len(ask.keys), *ask.keys, *ask.args)
             except redis_errors.NoScriptError:
-                return client.eval(text, len(ask.keys), *ask.keys, *ask.args)
+                return client.eval(ask.script.text, len(ask.keys), *ask.keys, *ask.args)
 
     async def _aask(self, ask: Ask) -> Any:
         client: Any = self._async()
         with _explained():
             if ask.script is None:
                 return await client.execute_command(*ask.args)
-            text, sha = ask.script.text(ask.fence)
             try:
-                return await client.evalsha(sha, len(ask.keys), *ask.keys, *ask.args)
+                return await client.evalsha(ask.script.sha, len(ask.keys), *ask.keys, *ask.args)
             except redis_errors.NoScriptError:
-                return await client.eval(text, len(ask.keys), *ask.keys, *ask.args)
+                return await client.eval(ask.script.text, len(ask.keys), *ask.keys, *ask.args)
 
     def _sync(self) -> redis.Redis:
         if self._client is not None:

@@ -55,8 +55,7 @@ class Reads:
     ) -> Steps[Sequence[Row]]:
         """Checkpoints without their values, the later ids of a namespace first."""
         members: list[bytes] = yield self._desk.ask(scripts.ROWS, thread, *bounds, count)
-        rows = {row.prefix: row for row in (self._desk.read_row(thread, member) for member in members)}
-        return list(rows.values())  # the stage's come last, in place of the thread's
+        return [self._desk.read_row(thread, member) for member in members]
 
     def listing(
         self,
@@ -83,10 +82,12 @@ class Reads:
         left = limit
         for thread_id in thread_ids:
             thread = self._desk.thread(thread_id)
-            bounds = _bounds(wanted.namespace, before_id) if wanted and one_namespace else None
+            bounds: tuple[bytes, bytes] | None = None
+            if wanted and one_namespace:
+                bounds = _bounds(wanted.namespace, before_id)
             while left is None or left > 0:
-                if bounds is None or self._desk.scope is not None:
-                    rows = yield from self.rows(thread, bounds or _EVERYTHING)
+                if bounds is None:
+                    rows = yield from self.rows(thread)
                     rows = sorted(rows, key=lambda row: row.checkpoint_id, reverse=True)
                     last = True
                 else:
@@ -103,7 +104,6 @@ class Reads:
 
     def thread_ids(self) -> Steps[Sequence[str]]:
         """Every thread that this saver has written."""
-        self._desk.settled("listing all threads")
         members: list[bytes] = yield Ask(None, (), ("ZRANGE", self._desk.index("threads"), 0, -1))
         return [member.decode() for member in members]
 
@@ -165,7 +165,7 @@ class Reads:
     def _get(self, thread: ThreadKeys, place: Place, *, alone: bool = False) -> Ask:
         options = self._desk.options
         namespace, checkpoint_id, _ = checkpoint_prefix(place.namespace, place.checkpoint_id or "").split(b"\0")
-        refresh = options.ttl if options.refresh_on_read and self._desk.scope is None else None
+        refresh = options.ttl if options.refresh_on_read else None
         return self._desk.ask(scripts.GET, thread, namespace, checkpoint_id, int(alone), ttl=refresh)
 
     def _tuples(self, thread_id: str, rows: Sequence[Row]) -> Steps[Sequence[CheckpointTuple]]:
@@ -204,9 +204,11 @@ class Reads:
 
 
 def _ordered(codec: Any, members: Iterable[bytes]) -> list[Write]:
-    """Pending writes in the order in which a superstep applies them; a stage's in place of its thread's."""
-    writes = {(write.task_id, write.index): write for write in (read_write(codec, member) for member in members)}
-    return sorted(writes.values(), key=lambda write: writes_sort_key(write.task_path, write.task_id, write.index))
+    """Pending writes in the order in which a superstep applies them."""
+    return sorted(
+        (read_write(codec, member) for member in members),
+        key=lambda write: writes_sort_key(write.task_path, write.task_id, write.index),
+    )
 
 
 def _bounds(namespace: str, before_id: str | None) -> tuple[bytes, bytes]:

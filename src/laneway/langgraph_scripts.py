@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from laneway.langgraph_lua import COMMON, STORE, Script
+from laneway.langgraph_lua import STORE, Script
 
 __all__ = [
-    "COMMIT_STAGE",
     "DELETE",
-    "DROP_STAGE",
     "DUMP",
     "FETCH",
     "GET",
-    "PROMOTE_FUNCTION",
     "PUT",
     "PUT_WRITES",
     "RESTORE",
@@ -28,22 +25,7 @@ local function find(key)
   if id ~= '' then return with_prefix(key, namespace .. '\\0' .. id .. '\\0')[1] end
   return redis.call('ZREVRANGEBYLEX', key, '(' .. namespace .. '\\1', '[' .. namespace .. '\\0', 'LIMIT', 0, 1)[1]
 end
--- Not Lua's own comparison, which follows the server's locale.
-local function later(a, b)
-  for i = 1, math.min(#a, #b) do
-    local x, y = string.byte(a, i), string.byte(b, i)
-    if x ~= y then return x > y end
-  end
-  return #a > #b
-end
-local row = find(to_rows)
-if staged then
-  local settled = find(rows)
-  if settled and (not row or (id == '' and later(
-      string.sub(settled, 1, row_record(settled) - 1), string.sub(row, 1, row_record(row) - 1)))) then
-    row = settled
-  end
-end
+local row = find(rows)
 if not row then return {} end
 touch()
 if alone == '1' then return {row, {}, {}} end
@@ -57,11 +39,7 @@ return {row, pending, follow(true)}
 ROWS = Script(
     """
 local bounds = {ARGV[at], ARGV[at + 1], 'LIMIT', 0, ARGV[at + 2]}
-local found = redis.call('ZREVRANGEBYLEX', rows, unpack(bounds))
-if staged then
-  for _, member in ipairs(redis.call('ZREVRANGEBYLEX', to_rows, unpack(bounds))) do found[#found + 1] = member end
-end
-return found
+return redis.call('ZREVRANGEBYLEX', rows, unpack(bounds))
 """
 )
 
@@ -83,12 +61,11 @@ PUT = Script(
 local from, missing = absent(at + 2)
 if #missing > 1 then return missing end
 local is_new = redis.call('EXISTS', rows) == 0
-replace(to_rows, ARGV[at], ARGV[at] .. ARGV[at + 1])
+replace(rows, ARGV[at], ARGV[at] .. ARGV[at + 1])
 store(from)
 touch()
 return {'ok', is_new and 1 or 0}
 """,
-    fenced=True,
 )
 
 # ARGV: the checkpoint's prefix with the task's name; digests that must be there; the number of writes; for each its
@@ -102,8 +79,8 @@ local parts_from = from + 1 + 3 * tonumber(ARGV[from])
 local any = false
 for i = from + 1, parts_from - 1, 3 do
   local prefix = ARGV[at] .. ARGV[i]
-  if ARGV[i + 1] == '1' or not (with_prefix(to_writes, prefix)[1] or with_prefix(writes, prefix)[1]) then
-    replace(to_writes, prefix, prefix .. ARGV[i + 2])
+  if ARGV[i + 1] == '1' or not with_prefix(writes, prefix)[1] then
+    replace(writes, prefix, prefix .. ARGV[i + 2])
     any = true
   end
 end
@@ -111,7 +88,6 @@ if any then store(parts_from) end
 touch()
 return {'ok'}
 """,
-    fenced=True,
 )
 
 # ARGV: prefixes of checkpoints. Deletes these with their writes, then every part that nothing refers to any more. Says
@@ -161,48 +137,4 @@ for i = 1, 3 do
 end
 return 1
 """
-)
-
-_PROMOTE = """
-for _, member in ipairs(redis.call('ZRANGE', to_rows, 0, -1)) do
-  replace(rows, string.sub(member, 1, row_record(member) - 1), member)
-end
-for _, member in ipairs(redis.call('ZRANGE', to_writes, 0, -1)) do
-  replace(writes, string.sub(member, 1, write_record(member) - 1), member)
-end
-local stored = redis.call('HGETALL', to_parts)
-for from = 1, #stored, 1000 do
-  redis.call('HSET', parts, unpack(stored, from, math.min(from + 999, #stored)))
-end
-redis.call('UNLINK', to_rows, to_parts, to_writes)
-"""
-
-# For a script of someone else's that makes a stage the thread's together with a change of its own. The function takes
-# the keys of the thread and of the stage (`ThreadKeys.all` of either), which the script declares.
-PROMOTE_FUNCTION = f"""
-local function promote_graph(KEYS)
-local ARGV = {{'0', '0'}}
-{COMMON}{_PROMOTE}
-end
-"""
-
-# ARGV: the thread's own time to live, or 0.
-COMMIT_STAGE = Script(
-    _PROMOTE
-    + """
-if tonumber(ARGV[at]) > 0 then
-  for i = 1, 3 do redis.call('PEXPIRE', KEYS[i], ARGV[at]) end
-end
-return {'ok'}
-""",
-    fenced=True,
-)
-
-DROP_STAGE = Script(
-    """
-if staged then redis.call('UNLINK', to_rows, to_parts, to_writes) end
-return {'ok'}
-""",
-    fenced=True,
-    prologue="#!lua flags=allow-oom\n",
 )

@@ -24,7 +24,6 @@ class Upkeep:
 
     def delete_thread(self, thread_id: str) -> Steps[None]:
         """Delete everything of a thread at once."""
-        self._desk.settled("deleting a thread")
         thread = self._desk.thread(thread_id)
         rows = yield from self._reads.rows(thread)
         yield Ask(None, thread.all, ("UNLINK", *thread.all))
@@ -32,7 +31,6 @@ class Upkeep:
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> Steps[None]:
         """Delete the checkpoints of runs, with their pending writes. Atomic for each thread."""
-        self._desk.settled("deleting runs")
         runs = set(run_ids)
         threads: dict[str, None] = {}
         for run_id in run_ids:
@@ -45,7 +43,6 @@ class Upkeep:
 
     def prune(self, thread_ids: Sequence[str], strategy: str) -> Steps[None]:
         """Keep the latest checkpoint of each namespace, with the ancestors that its delta channels are rebuilt from."""
-        self._desk.settled("pruning")
         if strategy not in ("keep_latest", "delete"):
             raise InvalidInput(f"the strategy {strategy!r} is not known; pass 'keep_latest' or 'delete'")
         for thread_id in thread_ids:
@@ -59,18 +56,16 @@ class Upkeep:
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> Steps[None]:
         """Copy a thread whole, as it is at one moment, to a thread that does not exist."""
-        self._desk.settled("copying a thread")
         target = self._desk.thread(target_thread_id)
         dump: list[Any] = yield self._desk.ask(scripts.DUMP, self._desk.thread(source_thread_id))
         if not dump:
             return
         if not (yield self._desk.ask(scripts.RESTORE, target, *dump)):
             raise InvalidInput(f"the thread {target_thread_id!r} exists; delete it first, or copy to another one")
-        if self._desk.options.key_base is None:
-            yield Ask(None, (), ("ZADD", self._desk.index("threads"), 0, target_thread_id))
-            rows = yield from self._reads.rows(target)
-            for run_id in _run_ids(rows):
-                yield Ask(None, (), ("ZADD", self._desk.index("runs"), 0, f"{run_id}\0{target_thread_id}"))
+        yield Ask(None, (), ("ZADD", self._desk.index("threads"), 0, target_thread_id))
+        rows = yield from self._reads.rows(target)
+        for run_id in _run_ids(rows):
+            yield Ask(None, (), ("ZADD", self._desk.index("runs"), 0, f"{run_id}\0{target_thread_id}"))
 
     def _delete(self, thread_id: str, rows: Sequence[Row]) -> Steps[None]:
         if not rows:
@@ -81,7 +76,7 @@ class Upkeep:
 
     def _unregister(self, thread_id: str, rows: Iterable[Row], *, gone: bool) -> Steps[None]:
         """Take a thread and its runs from the lists. Too much on a list does no harm, too little would."""
-        if self._desk.options.key_base is not None or not gone:
+        if not gone:
             return
         self._desk.registered.clear()
         yield Ask(None, (), ("ZREM", self._desk.index("threads"), thread_id))

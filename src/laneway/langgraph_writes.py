@@ -1,4 +1,4 @@
-"""How `RedisSaver` writes: checkpoints, pending writes, and the end of a stage."""
+"""How `RedisSaver` writes checkpoints and pending writes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from langgraph.checkpoint.base import WRITES_IDX_MAP, get_checkpoint_metadata
 
 from laneway import langgraph_scripts as scripts
-from laneway.errors import CheckpointLost, ConfigurationError, InvalidInput, LanewayError
+from laneway.errors import CheckpointLost, InvalidInput, LanewayError
 from laneway.langgraph_desk import Desk, Place, StoredVersions
 from laneway.langgraph_layout import ThreadKeys, checkpoint_prefix, task_name, write_index
 from laneway.langgraph_link import Ask, Steps
@@ -45,8 +45,7 @@ class Writes:
         thread = self._desk.thread(place.thread_id)
         kept: dict[str, Any] = {key: value for key, value in checkpoint.items() if key not in ("id", "channel_values")}
         metadata = get_checkpoint_metadata(config, metadata)
-        if self._desk.options.key_base is None and self._desk.scope is None:
-            yield from self._register(place.thread_id, cast("Mapping[str, Any]", metadata).get("run_id"))
+        yield from self._register(place.thread_id, cast("Mapping[str, Any]", metadata).get("run_id"))
         # At first what was seen to be stored is only referred to; when it is gone, everything is sent.
         for trusting in (True, False):
             draft = _Draft(self._desk, thread, trusting)
@@ -62,11 +61,13 @@ class Writes:
             with _naming("the checkpoint's metadata"):
                 record = row_record(self._desk.codec, row)
             values = row.channels.items()
-            answer = yield from self._desk.write(scripts.PUT, thread, row.prefix, record, *draft.arguments(values))
+            answer: list[Any] = yield self._desk.write(
+                scripts.PUT, thread, row.prefix, record, *draft.arguments(values)
+            )
             if answer[0] == b"ok":
                 draft.note(values)
                 self._desk.note_versions(thread, row)
-                if answer[1] and self._desk.options.key_base is None and self._desk.scope is None:
+                if answer[1]:
                     # Someone else may have deleted the thread, and its name from the list, since it was registered.
                     yield Ask(None, (), ("ZADD", self._desk.index("threads"), 0, place.thread_id))
                 return place.config(checkpoint["id"])
@@ -98,30 +99,13 @@ class Writes:
                     int(index < 0),
                     write_record(self._desk.codec, task_path, channel, node),
                 ]
-            answer = yield from self._desk.write(
+            answer: list[Any] = yield self._desk.write(
                 scripts.PUT_WRITES, thread, prefix, *required, len(nodes), *triples, *new
             )
             if answer[0] == b"ok":
                 draft.note(nodes)
                 return
         raise AssertionError("a write refers to nothing but what it brings")
-
-    def commit_stage(self, thread_id: str) -> Steps[None]:
-        """Make what the stage has written the thread's."""
-        if self._desk.scope is None:
-            raise ConfigurationError("this saver has no stage to commit; make one with saver.staged(StageScope(...))")
-        thread, ttl = self._desk.thread(thread_id), self._desk.options.ttl
-        if self._desk.options.key_base is None:
-            rows = yield from self._reads.rows(thread)
-            for run_id in {row.metadata.get("run_id") for row in rows} if rows else ():
-                yield from self._register(thread_id, run_id)
-        yield from self._desk.write(scripts.COMMIT_STAGE, thread, 0 if ttl is None else int(ttl.total_seconds() * 1000))
-
-    def drop_stage(self, thread_id: str) -> Steps[None]:
-        """Forget what the stage has written."""
-        if self._desk.scope is None:
-            raise ConfigurationError("this saver has no stage to drop; make one with saver.staged(StageScope(...))")
-        yield from self._desk.write(scripts.DROP_STAGE, self._desk.thread(thread_id))
 
     def _register(self, thread_id: str, run_id: object) -> Steps[None]:
         """Put a thread, and a run of it, on the lists: before the write, so that none is ever missing there."""
