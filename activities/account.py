@@ -78,27 +78,34 @@ class TurnAccount:
         here = limits.max_request_tokens is not None or limits.max_total_input_tokens is not None
         return here or any(one.measures_tokens for one in self._above)
 
-    async def request(self, estimate: RequestEstimate | None) -> None:
+    async def request(self, estimate: RequestEstimate | None, number: int | None = None) -> int:
         """A model request is about to be sent.
 
         Args:
             estimate: its size; it may be None where not `measures_tokens`.
+            number: which request of the attempt it is; the next one where None.
+
+        Returns:
+            its number, by which `settle` knows it among others that are under way.
 
         Raises:
             RequestTooLarge: it is too large.
             BudgetExceeded: there may be no other.
         """
+        if number is None:
+            self._requests += 1
+            number = self._requests
         for one in self._above:
-            await one.request(estimate)
+            await one.request(estimate, number)
         limits = self._limits
         if estimate is not None and limits.max_request_tokens is not None:
             refuse_over_budget(estimate, max_request_tokens=limits.max_request_tokens)
         if self._at is None or not limits.counted:
-            return
-        self._requests += 1
+            return number
         # Without a limit of tokens none are reserved, since nobody would settle them: the record's figure counts then.
         reserved = 0 if estimate is None or limits.max_total_input_tokens is None else estimate.input_tokens
-        await self._charge("r", {self._name: reserved})
+        await self._charge("r", {self._name(number): reserved})
+        return number
 
     async def admit(self, input_tokens: int) -> None:
         """A request of Laneway's own, such as for a summary, of about so many tokens is about to be sent.
@@ -108,28 +115,40 @@ class TurnAccount:
         """
         await self.request(RequestEstimate(0, 0, input_tokens))
 
-    async def settle(self, input_tokens: int) -> None:
-        """The request was answered; its provider says how large it was (0 where it does not)."""
+    async def settle(self, input_tokens: int, number: int | None = None) -> None:
+        """A request was answered; its provider says how large it was (0 where it does not).
+
+        Args:
+            input_tokens: that.
+            number: as `request` gave it; the newest one's where None.
+        """
+        number = self._requests if number is None else number
         for one in self._above:
-            await one.settle(input_tokens)
+            await one.settle(input_tokens, number)
         if self._at is not None and input_tokens and self._limits.max_total_input_tokens is not None:
             accounts, fence = self._at
             with self._parent_ended():
-                await accounts.settle(fence, self._name, input_tokens)
+                await accounts.settle(fence, self._name(number), input_tokens)
 
-    async def tool_calls(self, call_ids: Iterable[str]) -> None:
+    async def tool_calls(self, call_ids: Iterable[str], *, are_unique: bool = False) -> None:
         """All tool calls of a response are about to be made. Those of an earlier attempt are not counted again.
+
+        Args:
+            call_ids: their ids, in order.
+            are_unique: whether each of them is of one call only within the batch of steps; else, since models do reuse
+                them, a call is known by its place too.
 
         Raises:
             BudgetExceeded: there may not be as many more: then none is to be made.
         """
         call_ids = list(call_ids)
         for one in self._above:
-            await one.tool_calls(call_ids)
+            await one.tool_calls(call_ids, are_unique=are_unique)
         if self._at is None or not self._limits.counted:
             return
         step = self._at[1].step if self._batch is None else self._batch
-        charges = {f"{self._prefix}{step}:{place}:{call_id}": 0 for place, call_id in enumerate(call_ids)}
+        names = call_ids if are_unique else [f"{place}:{call_id}" for place, call_id in enumerate(call_ids)]
+        charges = {f"{self._prefix}{step}:{name}": 0 for name in names}
         if charges:
             await self._charge("t", charges)
 
@@ -151,9 +170,8 @@ class TurnAccount:
                 turn_id=ended.record.turn_id,
             ) from None
 
-    @property
-    def _name(self) -> str:
+    def _name(self, number: int) -> str:
         assert self._at is not None
         _, fence = self._at
         attempt = fence.attempt if self._child is None else self._child.attempt
-        return f"{self._prefix}{fence.step}:{attempt}:{self._requests}"
+        return f"{self._prefix}{fence.step}:{attempt}:{number}"

@@ -38,6 +38,7 @@ from laneway.activities.langchain_step import LaneGraph, Position, Superstep
 from laneway.activities.langchain_summary import LangChainText
 from laneway.activities.langchain_traits import traits_of
 from laneway.errors import ConfigurationError
+from laneway.history.budget import RequestBudget
 from laneway.history.callbacks import callback_name
 from laneway.history.context import HistoryProcessor, HistoryProcessorCondition
 from laneway.history.delegation import Delegation
@@ -76,6 +77,7 @@ class LangChainAdapter:
         delegates: other agents of the application to which the graph's model can hand work, by name. The graph has to
             be made with their tools, see `delegate_tools`; see docs/delegation.md.
         hooks: called around turns and model nodes; see docs/hooks.md.
+        budget: what a turn's model requests and tool calls may take; see docs/budgets.md.
 
     Raises:
         ConfigurationError: `graph` is no graph, or is compiled with a checkpointer or with breakpoints; there is no
@@ -103,6 +105,7 @@ class LangChainAdapter:
         history_processor_condition: HistoryProcessorCondition | None = None,
         delegates: Mapping[str, Delegation] | None = None,
         hooks: Hooks | None = None,
+        budget: RequestBudget | None = None,
     ) -> None:
         self.graph = compiled(graph)
         for argument, channel in (("messages_key", messages_key), ("output_key", output_key)):
@@ -128,6 +131,7 @@ class LangChainAdapter:
         tools = {one.name: one for one in find(self.graph) if isinstance(one, BaseTool)}
         check_tools(self.delegates, tools, graph=self.graph.name)
         self.hooks = hooks
+        self.budget = budget
         self._context = context
         self._context_factory = context_factory
         self._contract = contract
@@ -146,6 +150,7 @@ class LangChainAdapter:
             processing=self.processing,
             owner=self,
             delegates=self.delegates,
+            tools=frozenset(tools),
         )
 
     def _check_model_nodes(self, names: Iterable[str]) -> frozenset[str]:
@@ -192,7 +197,7 @@ class LangChainAdapter:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return frozenset({"approval", "delegation", "history_processing", "hooks", "streaming"})
+        return frozenset({"approval", "budgets", "delegation", "history_processing", "hooks", "streaming"})
 
     @property
     def retry_policy(self) -> RetryPolicy:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, cast
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph._internal._config import ensure_config
 from langgraph.channels.delta import DeltaChannel
@@ -22,6 +24,7 @@ from langgraph.types import StateSnapshot
 
 from laneway.activities.adapter import StepResult, StepWork
 from laneway.activities.hooks import AfterModelRequest
+from laneway.activities.langchain_budget import GraphBudget, Sized
 from laneway.activities.langchain_checkpoint import ROOT, StepSaver, checkpoint_name
 from laneway.activities.langchain_codec import MessageCodec, detached
 from laneway.activities.langchain_editing import DIALECT, NodeRequest
@@ -68,6 +71,7 @@ class LaneGraph:
         processing: the adapter's history processing.
         owner: the adapter.
         delegates: the agents that it can hand work to.
+        tools: the names of the tools that are found in the graph.
     """
 
     graph: Graph
@@ -81,6 +85,7 @@ class LaneGraph:
     processing: HistoryProcessingSettings[BaseMessage]
     owner: object
     delegates: Mapping[str, Delegation] = field(default_factory=dict[str, Delegation])
+    tools: frozenset[str] = frozenset()
 
     @property
     def limit(self) -> int:
@@ -137,6 +142,7 @@ class Position:
         edited: whether history processing is through for the superstep that is next.
         used: what the turn has used.
         prefix: what the history's reasoning was signed under; see `langchain_prefix`. None where nobody asks for that.
+        framing: how many tokens the newest answer's request carried beside its messages; 0 where nobody has looked.
     """
 
     next: list[str] = field(default_factory=list[str])
@@ -148,6 +154,7 @@ class Position:
     edited: bool = False
     used: TurnUsage = field(default_factory=TurnUsage)
     prefix: str | None = None
+    framing: int = 0
 
     def to_bytes(self, spaces: bytes) -> bytes:
         """The stored form, together with the graph's state."""
@@ -162,6 +169,7 @@ class Position:
             self.edited,
             used,
             self.prefix,
+            self.framing,
         ]
         head = json.dumps(fields, separators=(",", ":"))
         return packb([head, spaces])
@@ -170,8 +178,8 @@ class Position:
     def from_bytes(cls, blob: bytes) -> tuple[Position, bytes]:
         """What `to_bytes` was given."""
         head, spaces = unpackb(blob)
-        following, origin, begun, live, asked, asked_models, edited, used, *prefix = json.loads(head)
-        return cls(following, origin, begun, live, asked, asked_models, edited, TurnUsage(*used), *prefix), spaces
+        following, origin, begun, live, asked, asked_models, edited, used, *later = json.loads(head)
+        return cls(following, origin, begun, live, asked, asked_models, edited, TurnUsage(*used), *later), spaces
 
 
 class Superstep:
@@ -201,6 +209,7 @@ class Superstep:
         self._edited: EditOutcome[BaseMessage] | None = None
         self._released: EditOutcome[BaseMessage] | None = None
         self._watch: PrefixWatch | None = None
+        self._budget: GraphBudget | None = None
         self._records = 0
 
     async def begin(self, given: GraphInput, *, live: int) -> Position:
@@ -219,6 +228,7 @@ class Superstep:
             asked=given.messages[-1].id if given.messages else None,
             used=listener.used,
             prefix=cast("str | None", self._work.extras.get("prefix")),
+            framing=int(str(self._work.extras.get("framing", 0))),
         )
 
     async def run(self, position: Position) -> StepResult[BaseMessage]:
@@ -235,6 +245,18 @@ class Superstep:
             if traits.binds_reasoning:
                 position = self._keep_prefix(position, traits)
         self._show(position, asks=bool(asking))
+        if self._work.account.is_limited:
+            self._budget = GraphBudget(self._work.account, self._lane.tools, self._watch)
+            history = self._history
+            self._budget.begin(
+                Sized.of(
+                    self._shown.messages,
+                    history.messages,
+                    history.entries,
+                    live=position.live,
+                    framing=position.framing,
+                )
+            )
         model_id = self._lane.models[asking[0]].model_id if asking else ""
         if asking:
             await self._work.hooks.before_model_request(
@@ -272,22 +294,37 @@ class Superstep:
     async def _run(self, given: object, listener: StepListener, *, taken: int, resumes: bool = False) -> StateSnapshot:
         lane = self._lane
         graph = borrowed(lane.graph, self._saver, taken=taken)
+        budget = self._budget
+        handlers: list[BaseCallbackHandler] = [listener]
+        if self._watch is not None:
+            handlers.append(self._watch)
+        if budget is not None:
+            handlers.extend(budget.handlers)
         try:
             await run_graph(
                 graph,
                 given,
                 self._config,
-                [listener] if self._watch is None else [listener, self._watch],
+                handlers,
                 resumes=resumes,
                 stream=lane.stream,
                 context=self._context,
             )
         except BaseException as error:
             await self._saver.given_up()
+            if budget is not None:
+                with suppress(Exception):  # then what was reserved stays, and the error is the other one
+                    await budget.settle()
+                if budget.stopped is not None:
+                    raise budget.stopped from None
             if isinstance(error, Exception) and listener.is_of_a_model(error):
                 raise told_apart(error) from error
             raise
         await self._saver.kept()
+        if budget is not None:
+            await budget.settle()
+            if budget.stopped is not None:  # a node that catches everything went on without it
+                raise budget.stopped
         return await graph.aget_state(cast("Any", {"configurable": {"thread_id": self._work.conversation}}))
 
     async def _tell_answer(self, snapshot: StateSnapshot, *, request_index: int, model_id: str) -> None:
@@ -455,6 +492,8 @@ class Superstep:
             position = replace(position, live=len(messages))
         if self._watch is not None:
             position = replace(position, prefix=self._watch.after(messages))
+        if self._budget is not None:
+            position = replace(position, framing=self._budget.framing_after(messages))
         if done:
             for name in run_values(lane.graph):
                 root.checkpoint["channel_values"].pop(name, None)
@@ -468,6 +507,8 @@ class Superstep:
             extras["live"] = position.live
         if position.prefix is not None:
             extras["prefix"] = position.prefix
+        if position.framing:
+            extras["framing"] = position.framing
         is_new = _version(root, lane.output.channel) != position.begun
         output = lane.output.find(_after(messages, position.asked), snapshot.values, is_new=is_new)
         return replace(result, done=True, extras=extras, output=output.value, output_in_history=output.value is None)

@@ -16,7 +16,7 @@ from pydantic_ai.usage import RequestUsage
 from laneway import PydanticAdapter, RequestBudget, RetryPolicy
 from laneway.errors import TurnFailed
 
-from tests.editing.agents import Recorder
+from tests.editing.agents import AnyRecorder, LangChainRecorder, Recorder
 from tests.support.bench import Bench
 from tests.support.provider import always
 from tests.wire.providers import wire
@@ -28,9 +28,15 @@ async def refused(turn: Any) -> TurnFailed:
     return failed.value
 
 
-async def test_the_narrowest_of_adapter_conversation_and_turn_wins(bench: Bench, conversation_id: str):
+BOTH = pytest.mark.parametrize("kind", [Recorder, LangChainRecorder], ids=["pydantic", "langchain"])
+
+
+@BOTH
+async def test_the_narrowest_of_adapter_conversation_and_turn_wins(
+    bench: Bench, conversation_id: str, kind: type[AnyRecorder]
+):
     """Three requests by the adapter; a turn may have fewer, never more; a conversation counts all its turns."""
-    agent = Recorder()
+    agent = kind()
     client = await bench.serve({"agent": agent.adapter(budget=RequestBudget(request_limit=3))})
     plain = client.conversation(conversation_id)
     assert (await plain.ask("agent", "look look")).output == "re: look look"
@@ -61,19 +67,22 @@ async def test_the_narrowest_of_adapter_conversation_and_turn_wins(bench: Bench,
     )
 
 
+@BOTH
 @pytest.mark.parametrize(
-    ("budget", "kind"),
+    ("budget", "error_type"),
     [
         (RequestBudget(request_limit=0), "BudgetExceeded"),
         (RequestBudget(max_total_input_tokens=0), "BudgetExceeded"),
         (RequestBudget(max_request_tokens=0), "fit-overflow"),
     ],
 )
-async def test_zero_forbids(bench: Bench, conversation_id: str, budget: RequestBudget, kind: str):
-    agent = Recorder()
+async def test_zero_forbids(
+    bench: Bench, conversation_id: str, kind: type[AnyRecorder], budget: RequestBudget, error_type: str
+):
+    agent = kind()
     client = await bench.serve({"agent": agent.adapter()})
     error = await refused(client.conversation(conversation_id).ask("agent", "hello", budget=budget))
-    assert error.error_type == kind
+    assert error.error_type == error_type
     assert agent.sent == []
 
 
