@@ -24,6 +24,7 @@ from langgraph.graph.state import CompiledStateGraph, StateGraph
 from laneway.activities.adapter import Capability, RetryPolicy, StepResult, StepWork
 from laneway.activities.hooks import Hooks
 from laneway.activities.langchain_codec import MessageCodec
+from laneway.activities.langchain_compacting import compacted
 from laneway.activities.langchain_contract import contract_of
 from laneway.activities.langchain_delegation import check_tools, delegate_tools
 from laneway.activities.langchain_editing import IMPORT, describe, imported
@@ -40,6 +41,7 @@ from laneway.activities.langchain_traits import traits_of
 from laneway.errors import ConfigurationError
 from laneway.history.budget import RequestBudget
 from laneway.history.callbacks import callback_name
+from laneway.history.compaction import Compaction
 from laneway.history.context import HistoryProcessor, HistoryProcessorCondition
 from laneway.history.delegation import Delegation
 from laneway.history.origins import EntryMetadata
@@ -132,6 +134,9 @@ class LangChainAdapter:
         check_tools(self.delegates, tools, graph=self.graph.name)
         self.hooks = hooks
         self.budget = budget
+        self._models = [
+            one.model for node in self.graph.nodes if node in self.model_nodes for one in models.get(node, ())
+        ]
         self._context = context
         self._context_factory = context_factory
         self._contract = contract
@@ -197,7 +202,9 @@ class LangChainAdapter:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return frozenset({"approval", "budgets", "delegation", "history_processing", "hooks", "streaming"})
+        return frozenset(
+            {"approval", "budgets", "compaction", "delegation", "history_processing", "hooks", "streaming"}
+        )
 
     @property
     def retry_policy(self) -> RetryPolicy:
@@ -278,6 +285,17 @@ class LangChainAdapter:
             position, state = Position.from_bytes(work.state)
             step = Superstep(self._lane, work, context=context, live=position.live, state=state)
         return await step.run(position)
+
+    async def compact(self, work: StepWork[BaseMessage], compaction: Compaction) -> StepResult[BaseMessage]:
+        """Sum up the lane's history: see `Conversation.compact`."""
+        return await compacted(
+            self._lane,
+            work,
+            compaction,
+            processor=in_force([self.processing, work.scope.processing]).processor,
+            models=self._models,
+            live=max(int(str(work.extras.get("live", 0))), imported(work.entries)),
+        )
 
     async def _make_context(self, conversation: str) -> object:
         if self._context_factory is None:

@@ -134,12 +134,12 @@ def estimate_of(request: Sequence[BaseMessage], parameters: Mapping[str, Any], b
         tools_tokens=sum(map(_tokens, cast("Sequence[object]", parameters.get("tools") or ()))),
         output_schema_tokens=sum(_tokens(value) for name in _OUTPUT if (value := parameters.get(name))),
     )
-    reserved = next((value for name in _RESERVED if isinstance(value := parameters.get(name), int)), 0)
+    reserved: list[int] = [value for name in _RESERVED if isinstance(value := parameters.get(name), int)]
     return estimate_request(sizes[measured:], usage=usage, digest_of_prefix="").framed(
         framing,
         new_tokens=sum(sizes[max(newest, measured) :]),
         measured_framing_tokens=before.framing,
-        reserved_tokens=reserved,
+        reserved_tokens=reserved[0] if reserved else 0,
     )
 
 
@@ -318,7 +318,13 @@ class _InLoop(AsyncCallbackHandler):
     def ignore_llm(self) -> bool:
         return self._budget.is_elsewhere()
 
-    ignore_chat_model = ignore_agent = ignore_llm
+    @property
+    def ignore_chat_model(self) -> bool:
+        return self.ignore_llm
+
+    @property
+    def ignore_agent(self) -> bool:
+        return self.ignore_llm
 
     async def on_chat_model_start(
         self, serialized: dict[str, Any], messages: list[list[BaseMessage]], *, run_id: UUID, **kwargs: Any
@@ -357,7 +363,13 @@ class _InThreads(BaseCallbackHandler):
     def ignore_llm(self) -> bool:
         return not self._budget.is_elsewhere()
 
-    ignore_chat_model = ignore_agent = ignore_llm
+    @property
+    def ignore_chat_model(self) -> bool:
+        return self.ignore_llm
+
+    @property
+    def ignore_agent(self) -> bool:
+        return self.ignore_llm
 
     def on_chat_model_start(
         self, serialized: dict[str, Any], messages: list[list[BaseMessage]], *, run_id: UUID, **kwargs: Any
@@ -368,7 +380,7 @@ class _InThreads(BaseCallbackHandler):
 
     def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **kwargs: Any) -> None:
         for prompt in prompts:
-            given = kwargs.get("invocation_params") or {}
+            given: Mapping[str, Any] = kwargs.get("invocation_params") or {}
             self._budget.in_loop(self._budget.request(run_id, [HumanMessage(prompt)], given))
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:

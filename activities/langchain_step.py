@@ -48,7 +48,7 @@ from laneway.history.scopes import HistoryProcessingSettings, in_force
 from laneway.langgraph_encoder import Snapshot
 from laneway.langgraph_records import packb, unpackb
 
-__all__ = ["LaneGraph", "Position", "Superstep"]
+__all__ = ["LaneGraph", "Position", "Superstep", "with_calls"]
 
 _NO_THREAD: Final = "-"
 _OF_A_TASK: Final = ":"
@@ -361,7 +361,7 @@ class Superstep:
         request = replace(self._request(position, traits), calls=calls)
         outcome = await edit_once(request, processing, owner=lane.owner, journal=work.journal, codec=lane.codec)
         self._edited = outcome
-        used = _with_calls(position.used, outcome.receipt)
+        used = with_calls(position.used, outcome.receipt)
         if outcome.verdict != "accepted":
             return replace(position, used=used)
         self._history, self._staged = History(outcome.messages, outcome.entries), None
@@ -528,7 +528,7 @@ class Superstep:
         return replace(result, state=state)
 
 
-def _with_calls(used: TurnUsage, receipt: EditReceipt | None) -> TurnUsage:
+def with_calls(used: TurnUsage, receipt: EditReceipt | None) -> TurnUsage:
     """What was used, the model calls of history processors included."""
     for call in receipt.calls if receipt is not None else ():
         figures = {name: getattr(used, name) + spent for name, spent in asdict(call.usage).items()}

@@ -28,11 +28,12 @@ from typing_extensions import TypeVar
 
 from laneway.activities import pydantic_contract
 from laneway.activities.adapter import Capability, RetryPolicy, StepResult, StepWork
+from laneway.activities.compacting import unchanged
 from laneway.activities.hooks import Hooks
 from laneway.activities.profiles import RunProfile
 from laneway.activities.pydantic_archive import ArchiveReader, archive_before
 from laneway.activities.pydantic_budget import BudgetGate
-from laneway.activities.pydantic_compacting import compacted, unchanged
+from laneway.activities.pydantic_compacting import compacted
 from laneway.activities.pydantic_compaction import can_compact, compaction_of
 from laneway.activities.pydantic_editing import Continuity, describe, edit, native_prefix, ties_reasoning
 from laneway.activities.pydantic_framing import FramingMemory, FramingWatch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -11,6 +10,7 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, UserPromptPart
 from pydantic_ai.models import Model
 
 from laneway.activities.adapter import StepResult, StepWork
+from laneway.activities.compacting import rewritten, unchanged
 from laneway.activities.pydantic_editing import describe, edit, native_prefix
 from laneway.activities.pydantic_framing import RequestFraming
 from laneway.activities.pydantic_run import as_loaded
@@ -21,7 +21,7 @@ from laneway.history.origins import EntryMetadata
 from laneway.history.records import TurnUsage
 from laneway.history.scopes import HistoryProcessingInForce
 
-__all__ = ["compacted", "unchanged"]
+__all__ = ["compacted"]
 
 _PLACEHOLDER = "(compaction)"  # stands where a request would; it is neither sent nor kept
 
@@ -76,28 +76,7 @@ async def compacted(
         return replace(unchanged(reason), usage=usage, edits=edits, noops=1)
     kept, kept_entries = _without_placeholder(outcome, work.turn_id)
     assert outcome.receipt is not None
-    return StepResult(
-        appended=(),
-        rewritten=kept,
-        entries=kept_entries,
-        extras={**work.extras, "live": len(kept)},
-        state=b"",
-        usage=usage,
-        done=True,
-        output=json.dumps({"compacted": True}),
-        edits=(outcome.receipt,),
-    )
-
-
-def unchanged(reason: str) -> StepResult[ModelMessage]:
-    """A compaction that left the history as it was."""
-    return StepResult(
-        appended=(),
-        state=b"",
-        usage=TurnUsage(),
-        done=True,
-        output=json.dumps({"compacted": False, "reason": reason}, ensure_ascii=False),
-    )
+    return rewritten(kept, kept_entries, extras=work.extras, usage=usage, receipt=outcome.receipt)
 
 
 def _without_placeholder(

@@ -12,7 +12,7 @@ from laneway.history.processor_chain import ProcessorChain
 from laneway.history.processor_summary import SummarizationProcessor
 from laneway.history.records import TurnRecord, TurnUsage
 
-__all__ = ["COMPACT_MARK", "Compaction", "CompactionReport", "compactor", "why_not"]
+__all__ = ["COMPACT_MARK", "Compaction", "CompactionReport", "compactor", "summaries_of", "why_not"]
 
 COMPACT_MARK: Final = b'{"compact":'
 """How the stored form of a compaction begins, by which a step tells it from a prompt."""
@@ -81,7 +81,7 @@ def compactor(configured: object, compaction: Compaction, *, model: object) -> S
         compaction: what is asked for.
         model: the agent's model.
     """
-    found = _summaries_of(configured)
+    found = summaries_of(configured)
     if found is None:
         found = SummarizationProcessor(model, trim_tokens_to_summarize=None)
     return replace(
@@ -93,12 +93,13 @@ def compactor(configured: object, compaction: Compaction, *, model: object) -> S
     )
 
 
-def _summaries_of(processor: object) -> SummarizationProcessor | None:
+def summaries_of(processor: object) -> SummarizationProcessor | None:
+    """What makes summaries among history processors; None where nothing does."""
     if isinstance(processor, SummarizationProcessor):
         return processor
     if isinstance(processor, ProcessorChain):
         inner = cast("ProcessorChain[Any]", processor).processors
-        return next((found for one in inner if (found := _summaries_of(one)) is not None), None)
+        return next((found for one in inner if (found := summaries_of(one)) is not None), None)
     return None
 
 
