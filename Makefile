@@ -14,8 +14,9 @@ PYTHON_FITS := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 	if $$python -c '$(PYTHON_FITS)' >/dev/null 2>&1; then echo $$python; break; fi; done)
 
-# How many processes the tests run in. Each one that needs servers starts its own.
-WORKERS ?= 2
+# How many processes the tests run in. Each one that needs servers starts its own. More than the two cores of CI, since
+# many tests wait for a heartbeat or a timer.
+WORKERS ?= 3
 ARGS ?=
 SECONDS ?= 60
 SEED ?=
