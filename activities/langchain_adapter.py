@@ -11,8 +11,9 @@ import warnings
 from base64 import b64decode
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from copy import copy
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
@@ -20,6 +21,7 @@ from langchain_core.tools import BaseTool
 from langgraph._internal._serde import build_serde_allowlist
 from langgraph.channels.base import BaseChannel
 from langgraph.graph.state import CompiledStateGraph, StateGraph
+from langgraph.pregel import Pregel
 
 from laneway.activities.adapter import Capability, RetryPolicy, StepResult, StepWork
 from laneway.activities.hooks import Hooks
@@ -33,11 +35,13 @@ from laneway.activities.langchain_import import read_import, stored_import
 from laneway.activities.langchain_models import stop_sdk_retries
 from laneway.activities.langchain_output import OutputFinder
 from laneway.activities.langchain_prefix import PrefixChanged, mark_stale
+from laneway.activities.langchain_profile import GraphFactory, made_under
 from laneway.activities.langchain_prompt import GraphPrompt
 from laneway.activities.langchain_state import StateCodec
 from laneway.activities.langchain_step import LaneGraph, Position, Superstep
 from laneway.activities.langchain_summary import LangChainText
 from laneway.activities.langchain_traits import traits_of
+from laneway.activities.profiles import RunProfile
 from laneway.errors import ConfigurationError
 from laneway.history.budget import RequestBudget
 from laneway.history.callbacks import callback_name
@@ -52,13 +56,20 @@ from laneway.langgraph_serde import Leaves, strict_serializer
 
 __all__ = ["LangChainAdapter", "LangChainText"]
 
+_ALWAYS: Final[frozenset[Capability]] = frozenset(
+    {"approval", "budgets", "compaction", "delegation", "history_processing", "hooks", "streaming"}
+)
+_OF_A_FACTORY: Final[frozenset[Capability]] = frozenset({"profiles"})
+
 
 class LangChainAdapter:
     """Runs a LangGraph graph, or an agent of LangChain's, on lanes.
 
     Args:
         graph: what `create_agent` returns, or any `StateGraph`, compiled without a checkpointer or not compiled. Its
-            models, tools, nodes and channels make the lane contract; its prompts do not.
+            models, tools, nodes and channels make the lane contract; its prompts do not. Or a function that makes one
+            of a `GraphProfile`, so that the agent can run under profiles: it is called once for each, and must make
+            the same graph of the same profile.
         messages_key: the channel that holds the messages.
         model_nodes: the nodes that ask a model with them; by default those in which one is found.
         config: LangChain's configuration of every run: tags, callbacks, `configurable`, `recursion_limit`.
@@ -84,14 +95,15 @@ class LangChainAdapter:
     Raises:
         ConfigurationError: `graph` is no graph, or is compiled with a checkpointer or with breakpoints; there is no
             channel `messages_key` or `output_key`, or no node of a name in `model_nodes`; both `context` and
-            `context_factory` are given; or there is a condition and no processor.
+            `context_factory` are given; or there is a condition and no processor. Under a profile also: the function
+            that makes the graph does not use what the profile says.
     """
 
     shortname = "langchain"
 
     def __init__(
         self,
-        graph: StateGraph[Any, Any, Any, Any] | CompiledStateGraph[Any, Any, Any, Any] | Graph,
+        graph: StateGraph[Any, Any, Any, Any] | CompiledStateGraph[Any, Any, Any, Any] | Graph | GraphFactory,
         *,
         messages_key: str = "messages",
         model_nodes: Sequence[str] | None = None,
@@ -109,8 +121,35 @@ class LangChainAdapter:
         hooks: Hooks | None = None,
         budget: RequestBudget | None = None,
     ) -> None:
+        if context is not None and context_factory is not None:
+            raise ConfigurationError("LangChainAdapter takes `context` or `context_factory`, not both")
+        self._factory = None if isinstance(graph, StateGraph | Pregel) or not callable(graph) else graph
+        self._messages_key = messages_key
+        self._model_nodes = model_nodes
+        self._config = dict(config or {})
+        self._output_key = output_key
+        self._allowed_types = tuple(allowed_types)
+        self._stream = stream is not False
+        # Several run as one, in order.
+        processor = compose(*history_processor) if isinstance(history_processor, Sequence) else history_processor
+        self.processing = HistoryProcessingSettings(processor, history_processor_condition)
+        in_force([self.processing])
+        self.delegates: Mapping[str, Delegation] = dict(delegates or {})
+        self.hooks = hooks
+        self.budget = budget
+        self._context = context
+        self._context_factory = context_factory
+        self._contract = contract
+        self._made: Mapping[str, object] | None = None
+        self._retry_policy = retry_policy or RetryPolicy()
+        self._take(graph if self._factory is None else made_under(self._factory, RunProfile()))
+        if processor is not None:
+            self._check_processor(processor)
+
+    def _take(self, graph: object) -> None:
+        """Read what a graph is made of."""
         self.graph = compiled(graph)
-        for argument, channel in (("messages_key", messages_key), ("output_key", output_key)):
+        for argument, channel in (("messages_key", self._messages_key), ("output_key", self._output_key)):
             if channel is not None and not isinstance(self.graph.channels.get(channel), BaseChannel):
                 known = ", ".join(
                     sorted(name for name in self.graph.channels if not name.startswith(("__", "branch:")))
@@ -119,44 +158,47 @@ class LangChainAdapter:
                     f"the graph {self.graph.name!r} has no channel {channel!r}; its channels are: {known}. Name the "
                     f"right one with {argument}"
                 )
-        if context is not None and context_factory is not None:
-            raise ConfigurationError("LangChainAdapter takes `context` or `context_factory`, not both")
         models = models_of_nodes(self.graph)
-        self.model_nodes = self._check_model_nodes(models if model_nodes is None else model_nodes)
-        # Several run as one, in order.
-        processor = compose(*history_processor) if isinstance(history_processor, Sequence) else history_processor
-        self.processing = HistoryProcessingSettings(processor, history_processor_condition)
-        in_force([self.processing])
-        if processor is not None:
-            self._check_processor(processor)
-        self.delegates: Mapping[str, Delegation] = dict(delegates or {})
-        tools = {one.name: one for one in find(self.graph) if isinstance(one, BaseTool)}
-        check_tools(self.delegates, tools, graph=self.graph.name)
-        self.hooks = hooks
-        self.budget = budget
+        self.model_nodes = self._check_model_nodes(models if self._model_nodes is None else self._model_nodes)
         self._models = [
             one.model for node in self.graph.nodes if node in self.model_nodes for one in models.get(node, ())
         ]
-        self._context = context
-        self._context_factory = context_factory
-        self._contract = contract
-        self._retry_policy = retry_policy or RetryPolicy()
-        serde = strict_serializer(None, self._types(allowed_types))
+        tools = {one.name: one for one in find(self.graph) if isinstance(one, BaseTool)}
+        check_tools(self.delegates, tools, graph=self.graph.name)
+        serde = strict_serializer(None, self._types(self._allowed_types))
         self._codec = MessageCodec(Leaves(serde, owner="LangChainAdapter"))
         self._lane = LaneGraph(
             graph=self.graph,
-            messages_key=messages_key,
-            config=dict(config or {}),
+            messages_key=self._messages_key,
+            config=self._config,
             serde=serde,
             codec=self._codec,
-            output=OutputFinder(output_key, response_types(self.graph)),
-            stream=stream is not False,
+            output=OutputFinder(self._output_key, response_types(self.graph)),
+            stream=self._stream,
             models={node: traits_of(one.model for one in models.get(node, ())) for node in sorted(self.model_nodes)},
             processing=self.processing,
             owner=self,
             delegates=self.delegates,
             tools=frozenset(tools),
         )
+
+    def with_profile(self, profile: RunProfile) -> LangChainAdapter:
+        """The same adapter, whose graph is made under a profile.
+
+        Raises:
+            ConfigurationError: the function that makes the graph does not use what the profile says.
+        """
+        if self._factory is None:
+            raise ConfigurationError(
+                f"the graph {self.graph.name!r} is made already, and a profile cannot change it: give LangChainAdapter "
+                "a function that makes it"
+            )
+        under = copy(self)
+        under.__dict__.pop("_prompt", None)
+        under._take(made_under(self._factory, profile))
+        if self._contract is not None and (made := contract_of(under.graph)) != contract_of(self.graph):
+            under._made = made
+        return under
 
     def _check_model_nodes(self, names: Iterable[str]) -> frozenset[str]:
         nodes = [name for name in self.graph.nodes if not name.startswith("__")]
@@ -202,9 +244,7 @@ class LangChainAdapter:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return frozenset(
-            {"approval", "budgets", "compaction", "delegation", "history_processing", "hooks", "streaming"}
-        )
+        return _ALWAYS if self._factory is None else _ALWAYS | _OF_A_FACTORY
 
     @property
     def retry_policy(self) -> RetryPolicy:
@@ -212,7 +252,9 @@ class LangChainAdapter:
 
     def contract(self) -> Mapping[str, object]:
         if self._contract is not None:
-            return {"adapter": self.shortname, "given": dict(self._contract)}
+            given = {"adapter": self.shortname, "given": dict(self._contract)}
+            # What is given is of the graph as it is without a profile.
+            return given if self._made is None else {**given, "under": self._made}
         return contract_of(self.graph)
 
     # Messages ---------------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         UserPromptSubmit,
     )
     from laneway.activities.langchain_adapter import LangChainAdapter
+    from laneway.activities.langchain_profile import GraphProfile
     from laneway.activities.profiles import AgentProfile
     from laneway.activities.pydantic_adapter import PydanticAdapter
     from laneway.activities.telemetry import Telemetry
@@ -84,6 +85,7 @@ _HOMES = {
     "Deny": "laneway.activities.hooks",
     "Edit": "laneway.activities.hooks",
     "EventKind": "laneway.history.records",
+    "GraphProfile": "laneway.activities.langchain_profile",
     "Headroom": "laneway.history.budget",
     "HistoryArchiveSettings": "laneway.history.archival",
     "HistoryGroup": "laneway.history.groups",
@@ -146,6 +148,7 @@ __all__ = [
     "Deny",
     "Edit",
     "EventKind",
+    "GraphProfile",
     "Headroom",
     "HistoryArchiveSettings",
     "HistoryGroup",
