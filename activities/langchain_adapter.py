@@ -57,7 +57,7 @@ from laneway.langgraph_serde import Leaves, strict_serializer
 __all__ = ["LangChainAdapter", "LangChainText"]
 
 _ALWAYS: Final[frozenset[Capability]] = frozenset(
-    {"approval", "budgets", "compaction", "delegation", "history_processing", "hooks", "streaming"}
+    {"approval", "budgets", "compaction", "delegation", "history_processing", "hooks", "streaming", "tool_hooks"}
 )
 _OF_A_FACTORY: Final[frozenset[Capability]] = frozenset({"profiles"})
 

@@ -52,8 +52,8 @@ class GraphProfile:
             return _with_settings(named, self._run.model_settings)
         if not isinstance(model, BaseChatModel):
             raise ConfigurationError(
-                f"the profile's model is a {type(model).__name__}, and a graph's is a chat model of LangChain's, or the "
-                "name of one, as init_chat_model takes it"
+                f"the profile's model is a {type(model).__name__}, and a graph's is a chat model of LangChain's, or "
+                "the name of one, as init_chat_model takes it"
             )
         return _with_settings(model, self._run.model_settings)
 

@@ -37,6 +37,7 @@ from laneway.activities.langchain_prompt import GraphInput
 from laneway.activities.langchain_recorded import edit_once
 from laneway.activities.langchain_run import UNSEEN, StepListener, borrowed, run_graph, run_values
 from laneway.activities.langchain_state import Saved, Spaces, StateCodec
+from laneway.activities.langchain_tools import HookStopped, ToolGate
 from laneway.activities.langchain_traits import ModelTraits
 from laneway.activities.langchain_waiting import requests_of, resume_with
 from laneway.history.delegation import Delegation
@@ -211,6 +212,7 @@ class Superstep:
         self._watch: PrefixWatch | None = None
         self._budget: GraphBudget | None = None
         self._records = 0
+        self._tools = ToolGate(work) if work.hooks.has("before_tool", "after_tool") else None
 
     async def begin(self, given: GraphInput, *, live: int) -> Position:
         """Give the graph a turn's input: up to its first node."""
@@ -279,6 +281,8 @@ class Superstep:
         self._saver.keep_with(None)
         if snapshot.interrupts:
             return self._waiting(snapshot, position, begun, listener.used)
+        if self._tools is not None:
+            await self._tools.tell()
         if asking:
             await self._tell_answer(snapshot, request_index=position.asked_models + 1, model_id=model_id)
         taken = self._saver.root.metadata.get("step", 0) - position.origin
@@ -298,6 +302,9 @@ class Superstep:
         handlers: list[BaseCallbackHandler] = [listener]
         if self._watch is not None:
             handlers.append(self._watch)
+        if self._tools is not None:
+            graph = self._tools.guarded(graph)
+            handlers.append(self._tools.watch)
         if budget is not None:
             handlers.extend(budget.handlers)
         try:
@@ -317,6 +324,8 @@ class Superstep:
                     await budget.settle()
                 if budget.stopped is not None:
                     raise budget.stopped from None
+            if isinstance(error, HookStopped):
+                raise error.error from error
             if isinstance(error, Exception) and listener.is_of_a_model(error):
                 raise told_apart(error) from error
             raise

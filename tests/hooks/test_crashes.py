@@ -7,10 +7,12 @@ import dataclasses
 from typing import Any
 
 import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, BaseMessage
 from redis.asyncio import Redis
 from temporalio.testing import ActivityEnvironment
 
-from laneway import Deny, Edit, Hooks, Settings
+from laneway import Deny, Edit, Hooks, LangChainAdapter, Settings
 from laneway.activities.agents import Agents
 from laneway.activities.steps import Steps
 from laneway.activities.wire import StepInput
@@ -18,13 +20,16 @@ from laneway.history.cache import HistoryCache
 from laneway.history.lanes import LaneKey
 from laneway.history.store import HistoryStore
 
+from tests.adapters.two_ways import Died
 from tests.editing.agents import Recorder, texts_of
+from tests.langchain.graphs import ScriptedModel, called, said
 
 
 class DyingStore(HistoryStore):
     """Dies once, before or after it did something."""
 
     dies: str = ""
+    death: type[BaseException] = asyncio.CancelledError
 
     async def abort(self, *args: Any, **kwargs: Any) -> Any:
         self._die("before abort")
@@ -40,19 +45,40 @@ class DyingStore(HistoryStore):
     async def stage(self, fence: Any, name: str, *args: Any, **kwargs: Any) -> Any:
         staged = await super().stage(fence, name, *args, **kwargs)
         self._die(f"after {name[0]}")
+        self._die(f"after {name[:4]}")
         return staged
 
     def _die(self, place: str) -> None:
         if self.dies == place:
             self.dies = ""
-            raise asyncio.CancelledError
+            raise self.death
+
+
+class Graphs:
+    """A LangChain agent that looks once, with the same words as `Recorder`'s."""
+
+    def __init__(self) -> None:
+        self.sent: list[int] = []
+
+    def adapter(self, *, hooks: Hooks | None = None) -> LangChainAdapter:
+        def answer(messages: list[BaseMessage]) -> AIMessage:
+            self.sent.append(len(messages))
+            return called(("look", {}, "call-1")) if len(messages) == 1 else said("done")
+
+        def look() -> str:
+            """Look."""
+            return "seen"
+
+        return LangChainAdapter(create_agent(ScriptedModel(answer=answer), [look]), hooks=hooks)
 
 
 class Lane:
     """A lane whose steps are run here, each attempt by a worker of its own."""
 
-    def __init__(self, redis: Redis, settings: Settings, conversation_id: str, hooks: Hooks) -> None:
-        self.recorder = Recorder()
+    def __init__(
+        self, redis: Redis, settings: Settings, conversation_id: str, hooks: Hooks, recorder: Any = None
+    ) -> None:
+        self.recorder = recorder or Recorder()
         self.store = DyingStore(redis, prefix=settings.redis_prefix)
         self._hooks = hooks
         self._conversation = conversation_id
@@ -70,7 +96,8 @@ class Lane:
 
     async def run(self, prompt: str, dies: str) -> list[str]:
         """Take a turn whose worker dies once; how each step ended, or `died`."""
-        await self.store.put_input(self.key, "turn", digest="d", prompt=f'"{prompt}"'.encode())
+        encoded = self.recorder.adapter().encode_prompt(prompt)
+        await self.store.put_input(self.key, "turn", digest="d", prompt=encoded)
         self.store.dies = dies
         outcomes: list[str] = []
         step, attempt = 0, 1
@@ -78,7 +105,7 @@ class Lane:
             try:
                 outcomes.append(await self.attempt(step, attempt))
                 step, attempt = step + 1, 1
-            except asyncio.CancelledError:
+            except (asyncio.CancelledError, Died):
                 outcomes.append("died")
                 attempt += 1
             assert len(outcomes) < 10
@@ -90,9 +117,16 @@ def asked() -> list[str]:
     return []
 
 
-@pytest.mark.parametrize("dies", ["after m", "after s", "after j", "after commit"])
+@pytest.mark.parametrize(
+    ("framework", "dies"),
+    [
+        *(("pydantic_ai", place) for place in ("after m", "after s", "after j", "after commit")),
+        # What tasks wrote is the first thing in the journal, what came of tools the second.
+        *(("langchain", place) for place in ("after s", "after j", "after j1:h", "after j1:g", "after commit")),
+    ],
+)
 async def test_no_hook_that_decided_is_asked_again(
-    redis: Redis, settings: Settings, conversation_id: str, asked: list[str], dies: str
+    redis: Redis, settings: Settings, conversation_id: str, asked: list[str], dies: str, framework: str
 ):
     """The edit of the first attempt is the one that stands; each hook is asked, and told, once."""
 
@@ -112,14 +146,18 @@ async def test_no_hook_that_decided_is_asked_again(
         "turn_committed": "committed",
     }
     hooks: dict[str, Any] = {name: hook(short) for name, short in names.items()}
-    lane = Lane(redis, settings, conversation_id, Hooks(**hooks))
+    recorder = Recorder() if framework == "pydantic_ai" else Graphs()
+    lane = Lane(redis, settings, conversation_id, Hooks(**hooks), recorder)
+    if framework == "langchain":
+        lane.store.death = Died  # LangGraph takes a cancellation inside of a task for that task's own
     outcomes = await lane.run("look", dies)
     assert outcomes.count("died") == 1
     assert outcomes[-1] == "committed"
     assert asked == ["prompt", "before", "after", "before tool", "after tool", "before", "after", "committed"]
     adapter = lane.recorder.adapter()
     history = await lane.store.history(lane.key, (await lane.store.head(lane.key)).checkpoint)
-    assert texts_of([adapter.decode(entry.payload) for entry in history])[0] == "look edit 1"
+    first = adapter.decode(history[0].payload)
+    assert (first.text if isinstance(first, BaseMessage) else texts_of([first])[0]) == "look edit 1"
     assert len(lane.recorder.sent) == 2
     assert await lane.store.owed(lane.key, "turn") is None
 
