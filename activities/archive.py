@@ -65,9 +65,17 @@ class TurnArchive:
         )
 
 
-def too_large(tool: str, size_bytes: int, limit: int) -> ToolOutputTooLarge:
-    """The error for a result that may not enter history, where it is not archived."""
+def too_large(tool: str, size_bytes: int, limit: int, *, can_archive: bool = True) -> ToolOutputTooLarge:
+    """The error for a result that may not enter history, where it is not archived.
+
+    Args:
+        tool: whose.
+        size_bytes: how large it is, as JSON.
+        limit: how large it may be.
+        can_archive: whether the adapter could archive it.
+    """
+    what = "raise the limit, or set history_archive, with which such results are archived for the model to read"
     return ToolOutputTooLarge(
-        f"tool {tool!r} returned {size_bytes} bytes, and max_tool_result_bytes is {limit}: return less, raise the "
-        "limit, or set history_archive, with which such results are archived for the model to read"
+        f"tool {tool!r} returned {size_bytes} bytes, and max_tool_result_bytes is {limit}: return less, "
+        + (what if can_archive else "or raise the limit")
     )

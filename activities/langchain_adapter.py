@@ -12,6 +12,7 @@ from base64 import b64decode
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, cast
 
@@ -24,6 +25,7 @@ from langgraph.graph.state import CompiledStateGraph, StateGraph
 from langgraph.pregel import Pregel
 
 from laneway.activities.adapter import Capability, RetryPolicy, StepResult, StepWork
+from laneway.activities.compacting import unchanged
 from laneway.activities.hooks import Hooks
 from laneway.activities.langchain_codec import MessageCodec
 from laneway.activities.langchain_compacting import compacted
@@ -41,6 +43,7 @@ from laneway.activities.langchain_state import StateCodec
 from laneway.activities.langchain_step import LaneGraph, Position, Superstep
 from laneway.activities.langchain_summary import LangChainText
 from laneway.activities.langchain_traits import traits_of
+from laneway.activities.langchain_window import check_prompt, opened_with, reply_of, text_of
 from laneway.activities.profiles import RunProfile
 from laneway.errors import ConfigurationError
 from laneway.history.budget import RequestBudget
@@ -52,6 +55,7 @@ from laneway.history.origins import EntryMetadata
 from laneway.history.processors import compose
 from laneway.history.repair import ImportRepair
 from laneway.history.scopes import HistoryProcessingSettings, in_force
+from laneway.history.threads import TextWindow
 from laneway.langgraph_serde import Leaves, strict_serializer
 
 __all__ = ["LangChainAdapter", "LangChainText"]
@@ -91,6 +95,9 @@ class LangChainAdapter:
             be made with their tools, see `delegate_tools`; see docs/delegation.md.
         hooks: called around turns and model nodes; see docs/hooks.md.
         budget: what a turn's model requests and tool calls may take; see docs/budgets.md.
+        max_tool_result_bytes: how large a tool's result may be in history, as JSON; a larger one fails the turn. None
+            for any size.
+        history: a text window with which turns begin in place of native history; see docs/windows.md.
 
     Raises:
         ConfigurationError: `graph` is no graph, or is compiled with a checkpointer or with breakpoints; there is no
@@ -120,9 +127,13 @@ class LangChainAdapter:
         delegates: Mapping[str, Delegation] | None = None,
         hooks: Hooks | None = None,
         budget: RequestBudget | None = None,
+        history: TextWindow | None = None,
+        max_tool_result_bytes: int | None = 100_000,
     ) -> None:
         if context is not None and context_factory is not None:
             raise ConfigurationError("LangChainAdapter takes `context` or `context_factory`, not both")
+        if history is not None and not isinstance(cast("object", history), TextWindow):
+            raise ConfigurationError(f"history={history!r} is no text window: give TextWindow(6), or None for native")
         self._factory = None if isinstance(graph, StateGraph | Pregel) or not callable(graph) else graph
         self._messages_key = messages_key
         self._model_nodes = model_nodes
@@ -137,6 +148,8 @@ class LangChainAdapter:
         self.delegates: Mapping[str, Delegation] = dict(delegates or {})
         self.hooks = hooks
         self.budget = budget
+        self.text_window = history
+        self._max_result_bytes = max_tool_result_bytes
         self._context = context
         self._context_factory = context_factory
         self._contract = contract
@@ -180,6 +193,7 @@ class LangChainAdapter:
             owner=self,
             delegates=self.delegates,
             tools=frozenset(tools),
+            max_result_bytes=self._max_result_bytes,
         )
 
     def with_profile(self, profile: RunProfile) -> LangChainAdapter:
@@ -269,11 +283,18 @@ class LangChainAdapter:
         return GraphPrompt(self._lane.messages_key, frozenset(names), self._codec, StateCodec(self._lane.serde))
 
     def encode_prompt(self, prompt: object) -> bytes:
-        return self._prompt.encode(prompt)
+        blob = self._prompt.encode(prompt)
+        if self.text_window is not None:
+            check_prompt(self._prompt.decode(blob, turn_id=""))
+        return blob
 
     def decode_prompt(self, prompt: bytes) -> object:
         """The prompt that `encode_prompt` was given: text, messages or an update of the state."""
         return self._prompt.shown(prompt)
+
+    def text_of_prompt(self, prompt: bytes) -> str:
+        """The text of a stored prompt, with a description of each file, as a text thread keeps it."""
+        return text_of(self._prompt.decode(prompt, turn_id=""))
 
     def encode(self, message: BaseMessage) -> bytes:
         return self._codec.encode(message)
@@ -322,14 +343,20 @@ class LangChainAdapter:
             # What a provider remembers of a history that was made elsewhere may be of another one.
             live = max(int(str(work.extras.get("live", 0))), imported(work.entries))
             step = Superstep(self._lane, work, context=context, live=live, state=_blob_of(work.extras))
-            position = await step.begin(self._prompt.decode(work.prompt, turn_id=work.turn_id), live=live)
+            given = opened_with(work.opening, self._prompt.decode(work.prompt, turn_id=work.turn_id))
+            position = await step.begin(given, live=live)
         else:
             position, state = Position.from_bytes(work.state)
             step = Superstep(self._lane, work, context=context, live=position.live, state=state)
-        return await step.run(position)
+        result = await step.run(position)
+        if result.done and self.text_window is not None:
+            return replace(result, reply=reply_of(result, work.history))
+        return result
 
     async def compact(self, work: StepWork[BaseMessage], compaction: Compaction) -> StepResult[BaseMessage]:
         """Sum up the lane's history: see `Conversation.compact`."""
+        if self.text_window is not None:
+            return unchanged("the agent's turns begin with a text window, not with the lane's history")
         return await compacted(
             self._lane,
             work,

@@ -29,7 +29,7 @@ from laneway.activities.langchain_checkpoint import ROOT, StepSaver, checkpoint_
 from laneway.activities.langchain_codec import MessageCodec, detached
 from laneway.activities.langchain_editing import DIALECT, NodeRequest
 from laneway.activities.langchain_graphs import Graph
-from laneway.activities.langchain_growth import History, grown, shown
+from laneway.activities.langchain_growth import History, grown, refuse_large_results, shown
 from laneway.activities.langchain_models import told_apart
 from laneway.activities.langchain_output import OutputFinder
 from laneway.activities.langchain_prefix import PrefixWatch, is_stale, released
@@ -73,6 +73,7 @@ class LaneGraph:
         owner: the adapter.
         delegates: the agents that it can hand work to.
         tools: the names of the tools that are found in the graph.
+        max_result_bytes: how large a tool's result may be in history, as JSON; None for any size.
     """
 
     graph: Graph
@@ -87,6 +88,7 @@ class LaneGraph:
     owner: object
     delegates: Mapping[str, Delegation] = field(default_factory=dict[str, Delegation])
     tools: frozenset[str] = frozenset()
+    max_result_bytes: int | None = None
 
     @property
     def limit(self) -> int:
@@ -495,8 +497,10 @@ class Superstep:
     def _result(self, snapshot: StateSnapshot, position: Position, used: TurnUsage) -> StepResult[BaseMessage]:
         lane, root = self._lane, self._saver.root
         done = not position.next
+        before = {id(message) for message in self._history.messages}
         kept = self._grow()
         messages = self._history.messages
+        refuse_large_results([one for one in messages if id(one) not in before], lane.max_result_bytes)
         if not kept:
             position = replace(position, live=len(messages))
         if self._watch is not None:

@@ -7,19 +7,21 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage
 from pydantic_ai.messages import BinaryContent
 from redis.asyncio import Redis
 
-from laneway import LimitWarnerProcessor, PydanticAdapter, RetryPolicy, Settings, TextWindow
-from laneway.errors import TurnFailed
+from laneway import LangChainAdapter, LimitWarnerProcessor, PydanticAdapter, RetryPolicy, Settings, TextWindow
+from laneway.errors import InvalidInput, TurnFailed
 from laneway.history.options import TurnOptions
 
 from tests.adapters.scripted import Plan
-from tests.editing.agents import Recorder, texts_of
+from tests.editing.agents import LangChainRecorder, Recorder
 from tests.editing.test_crashes import EditedLane
 from tests.support.bench import Bench
 from tests.support.provider import ProviderRequest, answer, call, cut, reply, stall, status
-from tests.wire.providers import APIS, Api, Wire, wire
+from tests.wire.providers import APIS, Api, Wire, add, wire
 
 QUICK = RetryPolicy(first_delay=timedelta(milliseconds=10), max_attempts=2)
 
@@ -32,7 +34,10 @@ def script(request: ProviderRequest) -> Any:
     return answer("to be continu", finish="length") if "long" in last else reply(f"re {last}")
 
 
-def adapter(running: Wire, api: Api, window: int) -> PydanticAdapter[Any, Any]:
+def adapter(running: Wire, api: Api, window: int, framework: str = "pydantic_ai") -> Any:
+    if framework == "langchain":
+        graph: Any = create_agent(running.langchain_model(api), [add], system_prompt="You can count.")
+        return LangChainAdapter(graph, history=TextWindow(window), stream=False, retry_policy=QUICK)
     return PydanticAdapter(running.agent(api), history=TextWindow(window), stream=False, retry_policy=QUICK)
 
 
@@ -49,11 +54,17 @@ def said(body: Any, api: Api) -> list[str]:
     return found
 
 
+FRAMEWORKS = pytest.mark.parametrize("framework", ["pydantic_ai", "langchain"])
+
+
+@FRAMEWORKS
 @pytest.mark.parametrize("api", APIS)
-async def test_a_window_shows_the_last_messages_after_every_outcome(bench: Bench, conversation_id: str, api: Api):
+async def test_a_window_shows_the_last_messages_after_every_outcome(
+    bench: Bench, conversation_id: str, api: Api, framework: str
+):
     """Committed, with tools, truncated, failed, cut, stopped: the request each time, an answer where there is one."""
     async with wire(script) as running:
-        client = await bench.serve({"agent": adapter(running, api, 6)})
+        client = await bench.serve({"agent": adapter(running, api, 6, framework)})
         conversation = client.conversation(conversation_id)
         server = running.server
 
@@ -103,16 +114,18 @@ async def test_small_windows(bench: Bench, conversation_id: str, window: int):
         assert said(running.server.requests[-1].body, "chat") == [shown]
 
 
-async def test_briefs_and_delegated_turns_write_nothing(bench: Bench, conversation_id: str):
+@FRAMEWORKS
+async def test_briefs_and_delegated_turns_write_nothing(bench: Bench, conversation_id: str, framework: str):
     async with wire(script) as running:
-        client = await bench.serve({"agent": adapter(running, "chat", 6)})
+        own = adapter(running, "chat", 6, framework)
+        client = await bench.serve({"agent": own})
         conversation = client.conversation(conversation_id)
         lane = conversation.lane("agent")
         await conversation.ask("agent", "one")
         for options in (TurnOptions(is_brief=True), TurnOptions(depth=1)):
             turn = await client.submit(
                 lane,
-                b'"Look it up."',
+                own.encode_prompt("Look it up."),
                 turn_id=None,
                 timeout=None,
                 when_busy="enqueue",
@@ -141,15 +154,40 @@ async def test_files_of_a_prompt_are_sent_and_only_described_later(bench: Bench,
         )
 
 
+async def test_files_of_a_graphs_prompt_are_sent_and_only_described_later(bench: Bench, conversation_id: str):
+    """And a prompt in which nobody says anything is refused: there is nothing to open the turn with."""
+    async with wire(script) as running:
+        client = await bench.serve({"agent": adapter(running, "chat", 6, "langchain")})
+        conversation = client.conversation(conversation_id)
+        picture = {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"}
+        await conversation.ask("agent", [{"type": "text", "text": "what is this?"}, picture])
+        first, second = running.server.requests[-1].body["messages"][-1]["content"]
+        assert first == {"type": "text", "text": "user: what is this?"}
+        assert second["type"] == "image_url"
+        await conversation.ask("agent", [picture, {"type": "text", "text": "and now?"}])
+        content = running.server.requests[-1].body["messages"][-1]["content"]
+        assert [part["type"] for part in content] == ["text", "image_url", "text"]
+        assert content[0]["text"].startswith("user: what is this?\n[")
+        assert content[0]["text"].endswith("user: ")
+        with pytest.raises(InvalidInput, match="HumanMessage"):
+            await conversation.ask("agent", [AIMessage("hello")])
+        assert "text window" in ((await conversation.compact("agent")).reason or "")
+
+
 class WindowedLane(EditedLane):
     def adapter(self) -> PydanticAdapter[None, Any]:
-        return self.recorder.adapter(history=TextWindow(4))
+        recorder: Any = self.recorder
+        return recorder.adapter(history=TextWindow(4))  # type: ignore[no-any-return]
 
 
+RECORDERS: Any = pytest.mark.parametrize("kind", [Recorder, LangChainRecorder], ids=["pydantic", "langchain"])
+
+
+@RECORDERS
 @pytest.mark.parametrize("death", [(0, False), (0, True), (1, True)], ids=str)
-async def test_a_turn_whose_workers_die_is_in_the_thread_once(redis: Redis, settings: Settings, death: Any):
+async def test_a_turn_whose_workers_die_is_in_the_thread_once(redis: Redis, settings: Settings, death: Any, kind: Any):
     """Its tool loop goes on where it was: the model is asked for what was not staged alone."""
-    lane = WindowedLane(redis, settings.redis_prefix, Plan("text", ()))
+    lane = WindowedLane(redis, settings.redis_prefix, Plan("text", ()), recorder=kind())
     await lane.ask("t0", "q0")
     lane.deaths = [death, None, death]
     record = await lane.ask("t1", "look")
@@ -160,15 +198,16 @@ async def test_a_turn_whose_workers_die_is_in_the_thread_once(redis: Redis, sett
     assert lane.recorder.sent[-1] == [f"{shown[0]}\n{shown[1]}\n{shown[2]}", "look()", "seen"]
 
 
-async def test_an_edit_within_a_turn_leaves_what_other_turns_committed(bench: Bench, conversation_id: str):
+@RECORDERS
+async def test_an_edit_within_a_turn_leaves_what_other_turns_committed(bench: Bench, conversation_id: str, kind: Any):
     """The turn is edited as any other; the lane's history before it is in the new epoch too."""
-    agent = Recorder()
+    agent = kind()
     warner = LimitWarnerProcessor(3)
     client = await bench.serve({"agent": agent.adapter(warner, history=TextWindow(2))})
     conversation = client.conversation(conversation_id)
     await conversation.ask("agent", "q0")
     await conversation.ask("agent", "look")
-    texts = texts_of(await conversation.messages("agent"))
+    texts = kind.texts_of(await conversation.messages("agent"))
     assert [text for text in texts if "Critical" not in text] == [
         *("user: q0", "re: user: q0"),
         *("assistant: re: user: q0\nuser: look", "look()", "seen", "re: assistant: re: user: q0\nuser: look"),
