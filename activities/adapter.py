@@ -86,6 +86,7 @@ class StepResult(Generic[M]):
         edits, noops, skips: what history processing did, not counting what was staged before.
         requests: what the turn waits for before its next step, whose `StepWork.answers` has the answers. A step that is
             `done` has none.
+        took: the messages of `StepWork.steered` that are in the history from now on, by their turn ids.
         said: what is said on the lane's stream together with what the step writes: what has no need to be said sooner.
     """
 
@@ -103,6 +104,7 @@ class StepResult(Generic[M]):
     noops: int = 0
     skips: int = 0
     requests: Sequence[PendingRequest] = ()
+    took: Sequence[str] = ()
     said: Sequence[tuple[EventKind, Mapping[str, object]]] = ()
 
 
@@ -134,6 +136,9 @@ class StepWork(Generic[M]):
             model request, tells it with `settle` what that took, and asks it with `tool_calls` before the calls of a
             response are made. Its own budget is its attribute `budget`.
         answers: what the steps directly before it waited for, oldest first, each with its answer.
+        steered: messages that came while the turn ran, oldest first: the turn id and the prompt of each. A step that is
+            about to ask a model takes them in, as prompts of the user's that follow what was to be sent, and says so in
+            its result's `took`; those that it does not take wait for the next step, and for the turn's end at last.
         scope: what the scopes around the call say, inside of the adapter's own settings.
         hooks: what an adapter with the capability `hooks` asks before a model request and a tool, and tells after it.
         telemetry: where the framework's own spans go; None for nowhere.
@@ -158,6 +163,7 @@ class StepWork(Generic[M]):
     archive: TurnArchive | None = field(default=None, repr=False)
     account: TurnAccount = field(default_factory=TurnAccount, repr=False)
     answers: Sequence[Answered] = ()
+    steered: Sequence[tuple[str, bytes]] = ()
     scope: ScopeInForce = field(default_factory=ScopeInForce)
     hooks: TurnHooks = field(default_factory=TurnHooks, repr=False)
     telemetry: StepTelemetry | None = None

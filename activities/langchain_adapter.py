@@ -348,7 +348,8 @@ class LangChainAdapter:
         else:
             position, state = Position.from_bytes(work.state)
             step = Superstep(self._lane, work, context=context, live=position.live, state=state)
-        result = await step.run(position)
+        steered = [(turn_id, self._prompt.decode(prompt, turn_id=turn_id)) for turn_id, prompt in work.steered]
+        result = await step.run(position, steered)
         if result.done and self.text_window is not None:
             return replace(result, reply=reply_of(result, work.history))
         return result

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import cast
 from uuid import NAMESPACE_OID, uuid5
 
-from langchain_core.messages import BaseMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolMessage
 from pydantic_core import to_json
 
 from laneway.activities.archive import too_large
@@ -18,7 +18,7 @@ from laneway.activities.langchain_request import request_form
 from laneway.activities.retries import SerializationFailed
 from laneway.history.origins import EntryMetadata
 
-__all__ = ["History", "Shown", "grown", "refuse_large_results", "shown"]
+__all__ = ["History", "Shown", "grown", "has_open_calls", "refuse_large_results", "shown"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,17 @@ class Shown:
     messages: Sequence[BaseMessage]
     sources: Sequence[int | None]
     pristine: Sequence[BaseMessage]
+
+
+def has_open_calls(history: Sequence[BaseMessage]) -> bool:
+    """Whether tool calls of the last answer have no result yet."""
+    results: set[str] = set()
+    for message in reversed(history):
+        if isinstance(message, ToolMessage):
+            results.add(message.tool_call_id)
+        elif isinstance(message, AIMessage):
+            return any(call["id"] not in results for call in message.tool_calls)
+    return False
 
 
 def shown(history: Sequence[BaseMessage], *, live: int, asks: bool) -> Shown:

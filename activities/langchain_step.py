@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, cast
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph._internal._config import ensure_config
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -27,9 +27,9 @@ from laneway.activities.hooks import AfterModelRequest
 from laneway.activities.langchain_budget import GraphBudget, Sized
 from laneway.activities.langchain_checkpoint import ROOT, StepSaver, checkpoint_name
 from laneway.activities.langchain_codec import MessageCodec, detached
-from laneway.activities.langchain_editing import DIALECT, NodeRequest
+from laneway.activities.langchain_editing import DIALECT, NodeRequest, describe
 from laneway.activities.langchain_graphs import Graph
-from laneway.activities.langchain_growth import History, grown, refuse_large_results, shown
+from laneway.activities.langchain_growth import History, grown, has_open_calls, refuse_large_results, shown
 from laneway.activities.langchain_models import told_apart
 from laneway.activities.langchain_output import OutputFinder
 from laneway.activities.langchain_prefix import PrefixWatch, is_stale, released
@@ -215,6 +215,7 @@ class Superstep:
         self._budget: GraphBudget | None = None
         self._records = 0
         self._tools = ToolGate(work) if work.hooks.has("before_tool", "after_tool") else None
+        self._took: list[str] = []
 
     async def begin(self, given: GraphInput, *, live: int) -> Position:
         """Give the graph a turn's input: up to its first node."""
@@ -235,12 +236,14 @@ class Superstep:
             framing=int(str(self._work.extras.get("framing", 0))),
         )
 
-    async def run(self, position: Position) -> StepResult[BaseMessage]:
-        """Run the nodes that are next."""
+    async def run(self, position: Position, steered: Sequence[tuple[str, GraphInput]] = ()) -> StepResult[BaseMessage]:
+        """Run the nodes that are next; those that ask a model are given what came while the turn ran before."""
         if not position.next:
             return self._result(await self._snapshot(), position, position.used)
         resume = resume_with(self._work)
         asking = [name for name in position.next if name in self._lane.models]
+        if asking and not self._work.answers:
+            position = self._steer(position, steered)
         if asking:
             models = [self._lane.models[name] for name in asking]
             traits = replace(models[0], binds_reasoning=any(one.binds_reasoning for one in models))
@@ -296,6 +299,19 @@ class Superstep:
         self._settle(snapshot, step=self._work.step + 1)
         position = replace(position, next=list(snapshot.next), asked_models=position.asked_models + len(asking))
         return self._result(snapshot, replace(position, edited=False), listener.used)
+
+    def _steer(self, position: Position, steered: Sequence[tuple[str, GraphInput]]) -> Position:
+        """Let messages that came while the turn ran follow the history, in order, up to the first that cannot."""
+        if has_open_calls(self._history.messages):
+            return position  # their results come first
+        for turn_id, given in steered:
+            if given.state or not all(isinstance(one, HumanMessage) for one in given.messages):
+                break
+            entries = [describe(one, self._work.turn_id) for one in given.messages]
+            self._history = History([*self._history.messages, *given.messages], [*self._history.entries, *entries])
+            self._took.append(turn_id)
+            position = replace(position, asked=given.messages[-1].id)
+        return position
 
     async def _run(self, given: object, listener: StepListener, *, taken: int, resumes: bool = False) -> StateSnapshot:
         lane = self._lane
@@ -483,6 +499,7 @@ class Superstep:
             entries=history.entries if staged is None else history.entries[staged:],
             state=b"",
             usage=TurnUsage(),
+            took=tuple(self._took),
         )
         receipts = receipts_of((edited, self._released))
         if edited is None:

@@ -346,6 +346,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
             # The attempt before may have ended between the answer's stage and those who are told of it.
             await tell_answer(run, node, hooks, step=growth.work.step)
         else:
+            self._steer(node, growth)
             await self._edit(run, node, growth)
             await hooks.before_model_request(
                 step=growth.work.step,
@@ -409,6 +410,14 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         if self.text_window is None or last is None or is_cut_off(last):
             return None
         return output if isinstance(output, str) else self._encode_output(output)
+
+    def _steer(self, node: Any, growth: Growth) -> None:
+        """Let messages that came while the turn ran follow what is about to be sent."""
+        steered = growth.work.steered
+        if steered:
+            prompts = [UserPromptPart(self.decode_prompt(prompt)) for _, prompt in steered]
+            node.request = replace(node.request, parts=[*node.request.parts, *prompts])
+            growth.took = [turn_id for turn_id, _ in steered]
 
     async def _edit(self, run: AgentRun[DepsT, Any], node: Any, growth: Growth) -> None:
         """Let the history processor in force edit what the node is about to send."""

@@ -39,6 +39,7 @@ class Growth:
         archived: what exact archival did, until that is staged.
         edited: what history processing did, until that is staged.
         released: what became of reasoning that no longer fitted its prefix, until that is staged.
+        took: the messages that came while the turn ran, and that are in the request that is sent.
     """
 
     work: StepWork[ModelMessage]
@@ -50,6 +51,7 @@ class Growth:
     archived: EditOutcome[ModelMessage] | None = None
     edited: EditOutcome[ModelMessage] | None = None
     released: EditOutcome[ModelMessage] | None = None
+    took: Sequence[str] = ()
 
     def known(self, messages: Sequence[ModelMessage]) -> list[EntryMetadata]:
         """What is known of each of the messages beside its content."""
@@ -161,6 +163,7 @@ class Growth:
             edits=(*self._receipts(), *self._compaction(messages, compacted, run)),
             noops=int(edited is not None and edited.verdict == "no-op"),
             skips=int(edited is not None and edited.verdict == "skipped"),
+            took=self.took,
         )
 
 

@@ -80,6 +80,7 @@ class _Attempt:
         options: what the turn's caller asked for.
         window: the adapter's text window, where it has one in place of native history.
         opening: see `StepWork`.
+        steered: what may be taken in: turn id, prompt's digest and prompt.
     """
 
     fence: Fence
@@ -98,6 +99,7 @@ class _Attempt:
     options: TurnOptions
     window: TextWindow | None
     opening: str = ""
+    steered: Sequence[tuple[str, str, bytes]] = ()
     journal: ToolJournal | None = None
     telemetry: StepTelemetry | None = None
 
@@ -159,7 +161,7 @@ class Steps:
             except TurnEnded as ended:
                 await self._drop_children(ended.record)
                 await self._endings.catch_up(lane, ended.record)
-                return StepOutcome(ended.record.outcome, request.v or 0)
+                return StepOutcome(ended.record.outcome, request.v or 0, u=_committed_with(ended.record))
             except StaleTurn as error:
                 # Another attempt goes on with the step, or did: this one's answer is not looked at.
                 raise ApplicationError(str(error), type=error.code) from error
@@ -203,7 +205,7 @@ class Steps:
         await self._drop_children(record)
         if record.outcome == request.o:  # else a step ended it, which tells
             await self._endings.tell(hooks, lane, record, TurnOptions.from_json(fields.get("op")).trace)
-        return StepOutcome(record.outcome, 0)
+        return StepOutcome(record.outcome, 0, u=_committed_with(record))
 
     async def _drop_children(self, record: TurnRecord) -> None:
         """What children of a turn that came to nothing have written goes with it."""
@@ -239,8 +241,10 @@ class Steps:
                 else:
                     await self._ask_about_prompt(request, attempt)
                     await self._open(request, attempt)
+                    await self._read_steered(request, attempt)
                     result = whole(attempt, await attempt.adapter.step(self._work(request, attempt, publisher)))
                 _emit_edits(publisher, result, attempt.telemetry)
+                _emit_taken(publisher, attempt, result)
                 for kind, data in result.said:
                     publisher.emit(kind, data)
                 events = await publisher.drain()
@@ -353,6 +357,22 @@ class Steps:
         shown = await self._store.list_messages(fence.lane, window.messages)
         attempt.opening = opening_of(shown, is_brief=not is_root)
 
+    async def _read_steered(self, request: StepInput, attempt: _Attempt) -> None:
+        """Read what steers the turn, as far as it may take it in.
+
+        What it may not becomes a turn of its own: what a hook is to be asked about, what goes by other options than
+        this turn, and in a text thread each request, which the thread has by its turn.
+        """
+        if not request.u or attempt.window is not None or attempt.hooks.has("user_prompt_submit"):
+            return
+        known, found = set(attempt.tally.taken), list[tuple[str, str, bytes]]()
+        mine = replace(attempt.options, trace={})
+        for turn_id in request.u:
+            fields = {} if turn_id in known else await self._store.unfinished(attempt.fence.lane, turn_id)
+            if "in" in fields and replace(TurnOptions.from_json(fields.get("op")), trace={}) == mine:
+                found.append((turn_id, fields["p"].decode(), fields["in"]))
+        attempt.steered = found
+
     def _decoded(self, lane: LaneKey, adapter: Adapter[Any], held: HeldHistory, turn: LoadedTurn) -> HeldHistory:
         before, known = (held.messages, held.entries) if turn.first else ((), ())
         size = held.size_bytes if turn.first else 0
@@ -380,6 +400,7 @@ class Steps:
             if held is not None:
                 raise StaleTurn(f"step {step} of turn {fence.turn_id!r} was staged by another attempt")
             assert tip is not None
+            _emit_taken(publisher, attempt, result)
             attempt.checkpoint, attempt.tally = tip, tally
             self._advance(attempt, result, entries)
             _emit_edits(publisher, result, attempt.telemetry)
@@ -410,6 +431,7 @@ class Steps:
             journal=journal,
             account=self._account(attempt, first),
             answers=answers_since(fields, first),
+            steered=[(turn_id, prompt) for turn_id, _, prompt in attempt.steered],
             stage=stage,
             emit=publisher.emit,
             scope=attempt.scope,
@@ -474,7 +496,7 @@ class Steps:
         after, entries = self._tail(attempt, result)
         value = _staged(_tally(attempt, result), result.state)
         await self._store.stage(attempt.fence, f"s{request.n}", value, entries=entries, after=after, events=events)
-        return StepOutcome("next", attempt.turn.head.version)
+        return StepOutcome("next", attempt.turn.head.version, u=_tally(attempt, result).taken)
 
     def _account(self, attempt: _Attempt, batch: int) -> TurnAccount:
         options, accounts = attempt.options, self._store.accounts
@@ -512,12 +534,14 @@ class Steps:
         )
         if held is not None:
             raise StaleTurn(f"step {request.n} of turn {request.t!r} was staged by another attempt")
+        attempt.tally = _tally(attempt, result)
         return await self._waiting(attempt, [stored for stored, refused in planned if refused is None])
 
     async def _staged_before(self, request: StepInput, attempt: _Attempt) -> StepOutcome:
         fields = attempt.turn.fields
+        attempt.tally, _ = _latest(fields, request.n + 1)
         if f"w{request.n}" not in fields:
-            return StepOutcome("next", attempt.turn.head.version)
+            return StepOutcome("next", attempt.turn.head.version, u=attempt.tally.taken)
         found = requests_of(fields)
         return await self._waiting(
             attempt, [stored for stored, answer in found if stored.step == request.n and answer is None]
@@ -539,7 +563,7 @@ class Steps:
                 )
         if awaited:
             await self._store.note_waiting(attempt.fence.lane, now=time.time())
-        return StepOutcome("waiting" if awaited else "next", attempt.turn.head.version, awaited)
+        return StepOutcome("waiting" if awaited else "next", attempt.turn.head.version, awaited, u=attempt.tally.taken)
 
     async def _gather_answers(self, request: StepInput, attempt: _Attempt) -> None:
         """Have an answer to all that the step before waited for: of children what they came to, else by default."""
@@ -585,12 +609,13 @@ class Steps:
         )
         assert record.checkpoint is not None
         await self._endings.tell(attempt.hooks, lane, record, attempt.options.trace)
+        taken = _committed_with(record)
         if lane.is_once:
-            return StepOutcome("committed", attempt.turn.head.version + 1)
+            return StepOutcome("committed", attempt.turn.head.version + 1, u=taken)
         self._advance(attempt, result, entries)
         held = HeldHistory(record.checkpoint, tuple(attempt.history), tuple(attempt.entries), attempt.size_bytes)
         self._cache.put(lane.lane_id, held)
-        return StepOutcome("committed", attempt.turn.head.version + 1)
+        return StepOutcome("committed", attempt.turn.head.version + 1, u=taken)
 
     # Failures ---------------------------------------------------------------------------------------------------------
 
@@ -618,7 +643,9 @@ class Steps:
         attempt: _Attempt | None = None,
     ) -> StepOutcome:
         kind, message = cause_of(error)
-        record = self._record(request, attempt, tally=TurnTally() if attempt is None else attempt.tally)
+        record = self._record(
+            request, attempt, tally=TurnTally() if attempt is None else replace(attempt.tally, steered=())
+        )
         record = replace(record, error_type=kind, error_message=message[:_MAX_ERROR_CHARS], attempts=tuple(attempts))
         if attempt is None:
             record = replace(record, children=children_of(await self._store.unfinished(fence.lane, request.t)))
@@ -700,6 +727,18 @@ def _emit_edits(publisher: StepPublisher, result: StepResult[Any], telemetry: St
         publisher.emit(kind, asdict(edit))
 
 
+def _emit_taken(publisher: StepPublisher, attempt: _Attempt, result: StepResult[Any]) -> None:
+    known = attempt.tally.taken
+    for turn_id in result.took:
+        if turn_id not in known:
+            publisher.emit(EventKind.MESSAGE_TAKEN, {"turn": turn_id})
+
+
+def _committed_with(record: TurnRecord) -> list[str]:
+    """The messages that were committed with a turn."""
+    return record.tally.taken if record.outcome == "committed" else []
+
+
 def _size(entries: Sequence[StoredEntry]) -> int:
     return sum(len(entry.payload) for entry in entries)
 
@@ -726,7 +765,8 @@ def _last_tally(fields: Mapping[str, bytes]) -> TurnTally:
     if not staged:
         return TurnTally()
     length, _, rest = fields[max(staged)[1]].partition(b"|")
-    return TurnTally.from_json(rest[: int(length)])
+    # What it had taken in is not lost with it: each message is a turn of its own now.
+    return replace(TurnTally.from_json(rest[: int(length)]), steered=())
 
 
 def _extras(attempt: _Attempt, result: StepResult[Any]) -> Mapping[str, object]:
@@ -745,7 +785,10 @@ def _uncertain(fields: Mapping[str, bytes], journal: ToolJournal | None = None) 
 
 
 def _tally(attempt: _Attempt, result: StepResult[Any]) -> TurnTally:
-    return attempt.tally.add(usage=result.usage, edits=result.edits, noops=result.noops, skips=result.skips)
+    taken = [(turn_id, digest) for turn_id, digest, _ in attempt.steered if turn_id in result.took]
+    return attempt.tally.add(
+        usage=result.usage, edits=result.edits, noops=result.noops, skips=result.skips, steered=taken
+    )
 
 
 def _failed_attempts(fields: Mapping[str, bytes]) -> list[StepAttempt]:

@@ -43,7 +43,7 @@ CANCEL_TURN = "cancel"
 ANSWER_REQUEST = "answer"
 LANE_STATUS = "status"
 
-WhenBusy = Literal["enqueue", "reject", "interrupt"]
+WhenBusy = Literal["enqueue", "reject", "interrupt", "steer"]
 
 
 @dataclass(frozen=True)
@@ -185,12 +185,18 @@ class SuspendedTurn:
         n: the step that ended waiting.
         w: what it waits for.
         a: the requests that have their answers.
+        s: the messages that steer it, as turns, in order.
+        u: those of them that it has taken in.
+        x: how those of them that it has taken in are to end where it comes to nothing.
     """
 
     turn: QueuedTurn
     n: int
     w: list[Awaited]
     a: list[str] = field(default_factory=list[str])
+    s: list[QueuedTurn] = field(default_factory=list[QueuedTurn])
+    u: list[str] = field(default_factory=list[str])
+    x: list[Ending] = field(default_factory=list[Ending])
 
 
 @dataclass(frozen=True)
@@ -232,6 +238,7 @@ class StepInput:
         p: its prompt's digest.
         n: the step, from 0.
         v: the version that the head must have; None where the workflow does not know it.
+        u: the messages that steer the turn, and that it has not taken in, in order.
     """
 
     c: str
@@ -241,6 +248,7 @@ class StepInput:
     p: str
     n: int = 0
     v: int | None = None
+    u: list[str] = field(default_factory=list[str])
 
 
 @dataclass(frozen=True)
@@ -252,11 +260,13 @@ class StepOutcome:
             how the turn ended.
         v: the head's version now.
         w: what it waits for.
+        u: the messages that steer the turn and that it has taken in by now.
     """
 
     s: Literal["next", "waiting", "committed", "failed", "cancelled"]
     v: int
     w: list[Awaited] = field(default_factory=list[Awaited])
+    u: list[str] = field(default_factory=list[str])
 
 
 @dataclass(frozen=True)
@@ -292,6 +302,7 @@ class LaneView:
         ended: how many turns have ended since the workflow was first started.
         leaving: turns that waited, and are ending without having run.
         waiting: the requests that the turn that runs waits for, and that have no answer.
+        steering: the messages that steer the turn that runs, in order.
     """
 
     turn: str | None
@@ -301,3 +312,4 @@ class LaneView:
     ended: int
     leaving: list[str] = field(default_factory=list[str])
     waiting: list[str] = field(default_factory=list[str])
+    steering: list[str] = field(default_factory=list[str])

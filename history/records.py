@@ -74,29 +74,53 @@ class TurnTally:
         edits: receipts of the edits of its history that were accepted, and of those that asked a model in vain.
         noops: how often a history processor changed nothing.
         skips: how often its condition answered False.
+        steered: the messages that it has taken in while it ran, in order: their turn ids, and their prompts' digests.
     """
 
     usage: TurnUsage = TurnUsage()
     edits: tuple[EditReceipt, ...] = ()
     noops: int = 0
     skips: int = 0
+    steered: tuple[tuple[str, str], ...] = ()
 
-    def add(self, *, usage: TurnUsage, edits: Sequence[EditReceipt], noops: int, skips: int) -> TurnTally:
+    def add(
+        self,
+        *,
+        usage: TurnUsage,
+        edits: Sequence[EditReceipt],
+        noops: int,
+        skips: int,
+        steered: Sequence[tuple[str, str]] = (),
+    ) -> TurnTally:
         """The tally after more of the turn; `usage` is of the whole turn, the others are new."""
         return replace(
-            self, usage=usage, edits=(*self.edits, *edits), noops=self.noops + noops, skips=self.skips + skips
+            self,
+            usage=usage,
+            edits=(*self.edits, *edits),
+            noops=self.noops + noops,
+            skips=self.skips + skips,
+            steered=(*self.steered, *(one for one in steered if one not in self.steered)),
         )
+
+    @property
+    def taken(self) -> list[str]:
+        """The turn ids of the messages that it has taken in."""
+        return [turn_id for turn_id, _ in self.steered]
 
     def to_json(self) -> bytes:
         """The stored form."""
         edits = [astuple(edit) for edit in self.edits]
-        return json.dumps([astuple(self.usage), edits, self.noops, self.skips], separators=(",", ":")).encode()
+        data: list[object] = [astuple(self.usage), edits, self.noops, self.skips]
+        if self.steered:
+            data.append(self.steered)
+        return json.dumps(data, separators=(",", ":")).encode()
 
     @classmethod
     def from_json(cls, blob: bytes) -> Self:
         """Read what `to_json` gives."""
-        usage, edits, noops, skips = json.loads(blob)
-        return cls(TurnUsage(*usage), tuple(map(EditReceipt.from_values, edits)), noops, skips)
+        usage, edits, noops, skips, *more = json.loads(blob)
+        steered = tuple((turn_id, digest) for turn_id, digest in more[0]) if more else ()
+        return cls(TurnUsage(*usage), tuple(map(EditReceipt.from_values, edits)), noops, skips, steered)
 
 
 @dataclass(frozen=True)
@@ -121,6 +145,8 @@ class TurnRecord:
         repairs: for an import, what was repaired.
         children: the turns that it handed work to, in order.
         uncertain: the calls of tools that must not run twice whose outcome is unknown.
+        steered_into: the turn that took this one's message in while it ran: output and checkpoint are that turn's.
+            None for a turn that ran by itself.
     """
 
     turn_id: str
@@ -140,6 +166,7 @@ class TurnRecord:
     repairs: tuple[ImportRepair, ...] = ()
     children: tuple[ChildRef, ...] = ()
     uncertain: tuple[UncertainCall, ...] = ()
+    steered_into: str | None = None
 
     @property
     def usage(self) -> TurnUsage:
@@ -176,6 +203,10 @@ class TurnRecord:
             data["k"] = [child.to_data() for child in self.children]
         if self.uncertain:
             data["q"] = [astuple(call) for call in self.uncertain]
+        if self.tally.steered:
+            data["m"] = self.tally.steered
+        if self.steered_into is not None:
+            data["j"] = self.steered_into
         if self.attempts:
             data["a"] = [[a.step, a.attempt, a.error_type, a.error_message] for a in self.attempts]
         return json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode()
@@ -196,7 +227,13 @@ class TurnRecord:
             started_at=None if started is None else started / 1000,
             ended_at=ended / 1000,
             steps=data["s"],
-            tally=TurnTally(TurnUsage(*data.get("u", ())), tuple(map(EditReceipt.from_values, edits)), noops, skips),
+            tally=TurnTally(
+                TurnUsage(*data.get("u", ())),
+                tuple(map(EditReceipt.from_values, edits)),
+                noops,
+                skips,
+                tuple((one, digest) for one, digest in data.get("m", ())),
+            ),
             checkpoint=CheckpointRef.parse(data["c"]) if "c" in data else None,
             output=data.get("r"),
             output_in_history=bool(data.get("h")),
@@ -206,7 +243,25 @@ class TurnRecord:
             repairs=tuple(ImportRepair(*repair) for repair in data.get("i", ())),
             children=tuple(map(ChildRef.from_data, data.get("k", ()))),
             uncertain=tuple(UncertainCall(*call) for call in data.get("q", ())),
+            steered_into=data.get("j"),
         )
+
+    def steered(self) -> list[TurnRecord]:
+        """The records of the messages that the turn took in, which committed with it."""
+        return [
+            TurnRecord(
+                turn_id=turn_id,
+                outcome=self.outcome,
+                prompt_digest=digest,
+                started_at=self.started_at,
+                ended_at=self.ended_at,
+                checkpoint=self.checkpoint,
+                output=self.output,
+                output_in_history=self.output_in_history,
+                steered_into=self.turn_id,
+            )
+            for turn_id, digest in self.tally.steered
+        ]
 
 
 _OUTCOMES: Mapping[str, Outcome] = {"c": "committed", "f": "failed", "x": "cancelled"}
@@ -231,6 +286,7 @@ class EventKind(StrEnum):
     HISTORY_KEPT = "history.kept"
     REQUEST_PENDING = "request.pending"
     REQUEST_ANSWERED = "request.answered"
+    MESSAGE_TAKEN = "message.taken"
     TURN_COMMITTED = "turn.committed"
     TURN_FAILED = "turn.failed"
     TURN_CANCELLED = "turn.cancelled"
@@ -254,7 +310,8 @@ class LaneEvent:
         attempt: in which attempt at the step, from 1. After `step.retried`, drop what earlier attempts showed.
         data: kind by kind: `text` of a delta; `tool`, `call_id` and `arguments` or `outcome` of a tool call; the
             figures of the receipt of an edit; `request`, `kind`, `name` and, where it is short, `payload` of what
-            the turn waits for; `request` and `answer` (its kind) of what was answered; `data` of what a graph writes to
+            the turn waits for; `request` and `answer` (its kind) of what was answered; `turn` of a message that was
+            taken in while the turn ran, and `into` at that message's own end; `data` of what a graph writes to
             its stream; `error` of a failure.
         event_id: its place on the stream; empty until it is stored.
     """

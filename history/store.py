@@ -351,6 +351,7 @@ class HistoryStore:
             *_spent(record),
             "" if reply is None else ThreadMessage("assistant", reply).to_json(),
             len(events),
+            _taken(record),
             *(event.to_json() for event in events),
             *encoded,
         )
@@ -633,6 +634,23 @@ async def _answer(call: Awaitable[Any]) -> Any:
 def _spent(record: TurnRecord) -> tuple[int, int, int]:
     usage = record.usage
     return usage.requests, usage.tool_calls, usage.input_tokens
+
+
+def _taken(record: TurnRecord) -> str:
+    """The messages that a turn has taken in, as the commit's script reads them."""
+    if not record.tally.steered:
+        return ""
+    said = {"into": record.turn_id}
+    return json.dumps(
+        [
+            [
+                one.turn_id,
+                LaneEvent(EventKind.TURN_COMMITTED, one.turn_id, data=said).to_json().decode(),
+                one.to_json().decode(),
+            ]
+            for one in record.steered()
+        ]
+    )
 
 
 def _text(value: object) -> str:

@@ -78,7 +78,7 @@ class LaneWorkflow:
     async def run(self, lane: LaneInput) -> None:
         """Take turns until there have been none for long enough; `lane` is what `__init__` was given."""
         self._last_active = workflow.time()
-        for turn in self._queue.waiting:
+        for turn in (*self._queue.waiting, *self._queue.steering.turns):
             self._watch_deadline(turn)
         if lane.waits is not None:
             self._watch_deadline(lane.waits.turn)
@@ -134,16 +134,23 @@ class LaneWorkflow:
             outcome = await (self._take_step(turn) if ending is None else self._abort(turn, ending, self._step))
             if outcome is None:
                 continue
+            if outcome.s not in ("waiting", "next"):
+                break
             if outcome.s == "waiting":
                 self._waiting.begin(outcome.w)
-            elif outcome.s == "next":
-                self._step += 1
             else:
-                break
+                self._step += 1
+            for steering, how in self._queue.end_step(outcome.u):
+                self._leave(steering, how)
         if outcome.s == "committed" and outcome.v:
             self._version = outcome.v
         self._waiting.end()
         self._finish(turn)
+        done, endings = self._queue.end_steering(outcome.u if outcome.s == "committed" else ())
+        for one in done:
+            self._finish(one)
+        for how in endings:
+            self._end_turn(how)
 
     async def _wait(self, turn: QueuedTurn) -> bool:
         """Wait until each request has its answer, or the turn is to end.
@@ -224,7 +231,8 @@ class LaneWorkflow:
     async def _take_step(self, turn: QueuedTurn) -> StepOutcome | None:
         """Run one step activity. None where it was stopped, for the turn to be ended."""
         limits, lane = self._lane.limits, self._lane
-        request = StepInput(lane.c, lane.a, lane.k, turn.id, turn.p, self._step, self._version)
+        steering = self._queue.steering.begin_step()
+        request = StepInput(lane.c, lane.a, lane.k, turn.id, turn.p, self._step, self._version, steering)
         self._running = asyncio.create_task(
             workflow.execute_activity(
                 RUN_STEP,
@@ -267,14 +275,16 @@ class LaneWorkflow:
         if self._queue.end_current(ending):
             if self._running is not None:
                 self._running.cancel()
-        elif (turn := self._queue.leave(ending.id)) is not None:
+        elif (turn := self._queue.leave(ending)) is not None:
+            self._leave(turn, ending)
 
-            async def leave() -> None:
-                await self._abort(turn, ending, 0)
-                self._finish(turn)
+    def _leave(self, turn: QueuedTurn, ending: Ending) -> None:
+        async def leave() -> None:
+            await self._abort(turn, ending, 0)
+            self._finish(turn)
 
-            self._leaving.add(task := asyncio.create_task(leave()))
-            task.add_done_callback(self._leaving.discard)
+        self._leaving.add(task := asyncio.create_task(leave()))
+        task.add_done_callback(self._leaving.discard)
 
     # Clocks -----------------------------------------------------------------------------------------------------------
 
@@ -314,7 +324,7 @@ class LaneWorkflow:
         return self._ended_here >= self._lane.limits.turns or workflow.info().is_continue_as_new_suggested()
 
     def _carried(self, waits: QueuedTurn | None = None) -> LaneInput:
-        lane, waiting = self._lane, self._waiting
+        lane, waiting, steering = self._lane, self._waiting, self._queue.steering
         return LaneInput(
             c=lane.c,
             a=lane.a,
@@ -325,7 +335,17 @@ class LaneWorkflow:
             ledger=self._queue.ledger(),
             ended=lane.ended + self._ended_here,
             once=lane.once,
-            waits=None if waits is None else SuspendedTurn(waits, self._step, waiting.requests, waiting.answered),
+            waits=None
+            if waits is None
+            else SuspendedTurn(
+                waits,
+                self._step,
+                waiting.requests,
+                waiting.answered,
+                steering.turns,
+                steering.taken,
+                steering.endings,
+            ),
         )
 
     # Handlers ---------------------------------------------------------------------------------------------------------
@@ -338,13 +358,17 @@ class LaneWorkflow:
             return known
         if turn.b == "interrupt":
             if turn.w:
-                for waiting in list(self._queue.waiting):
+                for waiting in (*self._queue.waiting, *self._queue.steering.turns):
                     self._end_turn(Ending(waiting.id, "cancelled"))
             if self._queue.current is not None:
                 self._end_turn(Ending(self._queue.current, "cancelled"))
         if turn.t is not None:
             turn = replace(turn, d=workflow.time() + turn.t)
-        position = self._queue.add(turn, next_up=turn.b == "interrupt")
+        if turn.b == "steer" and self._queue.current is not None:
+            self._queue.steering.add(turn)
+            position = 0
+        else:
+            position = self._queue.add(turn, next_up=turn.b == "interrupt")
         self._watch_deadline(turn)
         self._idle = False
         return SubmitReceipt("new", position)
@@ -354,7 +378,7 @@ class LaneWorkflow:
         """Reject a turn that cannot wait here; no event is written."""
         if self._queue.known(turn) is not None:
             return
-        limit, waiting = self._lane.limits.queue, len(self._queue.waiting)
+        limit, waiting = self._lane.limits.queue, len(self._queue.waiting) + len(self._queue.steering)
         busy = self._queue.current is not None or bool(self._queue.waiting)
         if turn.b == "reject" and busy:
             # With only one turn before it, the client looks whether that one has ended in Redis already.
@@ -385,4 +409,5 @@ class LaneWorkflow:
             ended=self._lane.ended + self._ended_here,
             leaving=self._queue.leaving,
             waiting=self._waiting.open,
+            steering=[turn.id for turn in self._queue.steering.turns],
         )

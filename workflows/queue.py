@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from laneway.activities.wire import Ending, LaneInput, QueuedTurn, SubmitReceipt
+from laneway.workflows.steering import Steering
 
 __all__ = ["LEDGER_LENGTH", "LaneQueue"]
 
@@ -23,6 +24,7 @@ class LaneQueue:
         self._leaving: dict[str, QueuedTurn] = {}
         self._ended: OrderedDict[str, str] = OrderedDict(ended)
         self._ending: Ending | None = None
+        self.steering = Steering()
 
     @classmethod
     def restored(cls, lane: LaneInput) -> LaneQueue:
@@ -30,6 +32,7 @@ class LaneQueue:
         queue = cls(lane.queue, ((turn_id, digest) for turn_id, digest in lane.ledger))
         if lane.waits is not None:
             queue._running = lane.waits.turn
+            queue.steering = Steering(lane.waits.s, lane.waits.u, lane.waits.x)
         return queue
 
     @property
@@ -44,7 +47,7 @@ class LaneQueue:
         if digest is None:
             state = "known"
             running = () if self._running is None else (self._running,)
-            pending = (*running, *self.waiting, *self._leaving.values())
+            pending = (*running, *self.waiting, *self._leaving.values(), *self.steering.turns)
             digest = next((one.p for one in pending if one.id == turn.id), None)
         if digest is None:
             return None
@@ -58,6 +61,28 @@ class LaneQueue:
             return int(running)
         self.waiting.append(turn)
         return len(self.waiting) - 1 + running
+
+    def end_step(self, taken: Iterable[str]) -> list[tuple[QueuedTurn, Ending]]:
+        """A step has ended, and the turn goes on: what steered it, was not taken in, and is to end, leaves."""
+        over = self.steering.end_step(taken)
+        self._leaving |= {turn.id: turn for turn, _ in over}
+        return over
+
+    def end_steering(self, committed: Iterable[str]) -> tuple[list[QueuedTurn], list[Ending]]:
+        """The turn that ran has ended: what steered it, and was not committed with it, is next, in order.
+
+        Only a turn that was to interrupt it goes before that.
+
+        Returns:
+            what was committed with it, and how some of the others are to end at once.
+        """
+        done, rest, endings = self.steering.release(committed)
+        place = 0
+        while place < len(self.waiting) and self.waiting[place].b == "interrupt":
+            place += 1
+        for turn in reversed(rest):
+            self.waiting.insert(place, turn)
+        return done, endings
 
     def next(self) -> QueuedTurn:
         """Take the turn that is next."""
@@ -85,14 +110,19 @@ class LaneQueue:
         self._ending = ending
         return True
 
-    def leave(self, turn_id: str) -> QueuedTurn | None:
-        """Take a waiting turn out of the queue, to end it without a commit; None where it does not wait."""
-        for turn in self.waiting:
-            if turn.id == turn_id:
-                self.waiting.remove(turn)
-                self._leaving[turn_id] = turn
-                return turn
-        return None
+    def leave(self, ending: Ending) -> QueuedTurn | None:
+        """Take a waiting turn out of the queue, to end it without a commit; None where it does not wait.
+
+        The same for a message that steers the turn that runs, unless that may have taken it in.
+        """
+        found = next((turn for turn in self.waiting if turn.id == ending.id), None)
+        if found is not None:
+            self.waiting.remove(found)
+        else:
+            found = self.steering.end(ending)
+        if found is not None:
+            self._leaving[found.id] = found
+        return found
 
     @property
     def ending(self) -> Ending | None:

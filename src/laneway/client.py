@@ -113,6 +113,7 @@ class LaneStatus:
         headroom: what is left of each limit: of the turn that runs, where it has a budget, and of the conversation, by
             the budget that it was given last.
         waiting: the requests without an answer that the turn that runs waits for.
+        steering: the messages that steer the turn that runs, as their turns, in order.
     """
 
     lane: LaneKey
@@ -126,6 +127,7 @@ class LaneStatus:
     cancelling: bool = False
     headroom: Sequence[Headroom] = ()
     waiting: Sequence[str] = ()
+    steering: Sequence[str] = ()
 
     @property
     def epoch(self) -> int:
@@ -346,6 +348,7 @@ class LanewayClient:
             cancelling=view.cancelling,
             headroom=headroom,
             waiting=tuple(view.waiting),
+            steering=tuple(view.steering),
         )
 
     # Turns ------------------------------------------------------------------------------------------------------------
@@ -505,7 +508,7 @@ class LanewayClient:
                     return await turn.record()
             with suppress(ServiceUnavailable):  # no worker is there to tell: the turn may well be known
                 status = await self.status(turn.lane)
-                if turn.turn_id in (status.turn, *status.leaving, *status.queue):
+                if turn.turn_id in (status.turn, *status.leaving, *status.queue, *status.steering):
                     continue
                 fields = await store.unfinished(turn.lane, turn.turn_id)
                 if "p" in fields:
@@ -568,8 +571,10 @@ class Conversation:
             prompt: what the agent's framework takes; for Pydantic AI text, or a sequence with images and documents.
             turn_id: names the turn, so that submitting it again gives the first outcome; by default a new name.
             timeout: how long the turn may take, its waiting included; seconds where it is a number.
-            when_busy: where the lane is busy, wait (`enqueue`), raise LaneBusy (`reject`), or cancel the turn that runs
-                and go next (`interrupt`).
+            when_busy: where the lane is busy, wait (`enqueue`), raise LaneBusy (`reject`), cancel the turn that runs
+                and go next (`interrupt`), or enter the turn that runs before its next model request (`steer`). What
+                steers a turn commits with it, and has its output; where that turn ends without it, or not at all well,
+                it is a turn of its own, and next.
             cancel_waiting: with `interrupt`, cancel the turns that wait as well.
             budget: what the turn's requests may take; it narrows the adapter's and the conversation's.
             profile: what is different about the agent for this turn, inside of the profiles of the scopes around.

@@ -43,6 +43,8 @@ class TurnResult(Generic[T]):
         usage: what it used.
         checkpoint: the lane's head after it.
         steps: how many steps it took.
+        steered_into: the turn that took this one's message in while it ran, whose output this is; None where it ran by
+            itself.
     """
 
     output: T
@@ -51,6 +53,7 @@ class TurnResult(Generic[T]):
     usage: TurnUsage
     checkpoint: CheckpointRef
     steps: int
+    steered_into: str | None = None
 
 
 _FAILURES: Mapping[str, type[TurnFailed]] = {one.code: one for one in (TurnTimedOut, TurnDenied)}
@@ -125,6 +128,7 @@ class Turn:
             usage=record.usage,
             checkpoint=record.checkpoint,
             steps=record.steps,
+            steered_into=record.steered_into,
         )
 
     async def _output(self, record: TurnRecord) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 import typer
 
@@ -99,6 +99,10 @@ def send(
     timeout: Annotated[
         float | None, typer.Option(metavar="SECONDS", callback=_positive, help="How long the turn may take.")
     ] = None,
+    when_busy: Annotated[
+        Literal["enqueue", "reject", "interrupt", "steer"],
+        typer.Option(help="While a turn runs: wait, be refused, cancel it, or enter it before its next model request."),
+    ] = "enqueue",
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for the output, or write the turn's id.")] = True,
     data_dir: _DataDir = _DATA_DIR,
     as_json: _Json = False,
@@ -114,6 +118,7 @@ def send(
             prompt,
             turn_id=turn_id,
             timeout=timeout,
+            when_busy=when_busy,
             wait=wait,
             data_dir=data_dir,
             as_json=as_json,

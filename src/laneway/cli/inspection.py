@@ -161,6 +161,7 @@ def _status_json(status: LaneStatus | LanewayError) -> dict[str, object]:
         "queue": list(status.queue),
         "cancelling": status.cancelling,
         "waiting": list(status.waiting),
+        "steering": list(status.steering),
     }
 
 
@@ -184,6 +185,7 @@ def _turn_json(turn: TurnRecord) -> dict[str, object]:
         "skips": turn.tally.skips,
         "repairs": [asdict(repair) for repair in turn.repairs],
         "uncertain": [asdict(call) for call in turn.uncertain],
+        "steered_into": turn.steered_into,
         "children": [_child_json(child) for child in turn.children],
     }
 
@@ -287,8 +289,9 @@ def _state(status: LaneStatus | LanewayError) -> str:
     doing = "is being cancelled" if status.cancelling else "runs"
     if status.waiting and not status.cancelling:
         doing = f"waits for {', '.join(status.waiting)} (see `laneway pending`)"
+    steering = f", steered by {', '.join(status.steering)}" if status.steering else ""
     waiting = f"; then {', '.join(status.queue)}" if status.queue else ""
-    return safe(f"turn {status.turn} {doing}, step {status.step}{waiting}")
+    return safe(f"turn {status.turn} {doing}, step {status.step}{steering}{waiting}")
 
 
 def _turn_row(turn: TurnRecord) -> tuple[str, ...]:
@@ -296,6 +299,8 @@ def _turn_row(turn: TurnRecord) -> tuple[str, ...]:
     said = turn.output or ""
     if turn.error_type is not None:
         said = f"{turn.error_type}: {turn.error_message}"
+    elif turn.steered_into is not None:
+        said = f"into turn {turn.steered_into}"
     elif turn.attempts:
         said = f"after {len(turn.attempts)} failed attempts"
     usage = turn.usage

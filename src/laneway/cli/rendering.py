@@ -81,6 +81,7 @@ def result_json(result: TurnResult[Any]) -> dict[str, object]:
         "usage": asdict(result.usage),
         "checkpoint": asdict(result.checkpoint),
         "steps": result.steps,
+        "steered_into": result.steered_into,
     }
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 
+from laneway.activities.wire import WhenBusy
 from laneway.cli.apps import AppTarget, load_app
 from laneway.cli.edits import edit_line
 from laneway.cli.output import note, write, write_json
@@ -26,6 +27,7 @@ async def send_prompt(
     *,
     turn_id: str | None,
     timeout: float | None,
+    when_busy: WhenBusy,
     wait: bool,
     data_dir: Path,
     as_json: bool,
@@ -44,7 +46,11 @@ async def send_prompt(
     adapter.encode_prompt(text)
     async with open_client(agents, await locate(data_dir)) as client:
         turn = await client.conversation(conversation).submit(
-            agent, text, turn_id=turn_id, timeout=None if timeout is None else timedelta(seconds=timeout)
+            agent,
+            text,
+            turn_id=turn_id,
+            timeout=None if timeout is None else timedelta(seconds=timeout),
+            when_busy=when_busy,
         )
         if not wait:
             if as_json:
