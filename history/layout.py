@@ -18,6 +18,7 @@
     <prefix>:{<lane id>}:thread             list    messages of the text thread, where an adapter has a text window
     <prefix>:{<lane id>}:events             stream  what happens, live, and did in the last turns; trimmed
     <prefix>:{<lane id>}:waits              string  the turn that waits for requests, or did last
+    <prefix>:{<lane id>}:open               set     the ids of turns that were submitted and have not ended
     <prefix>:{<lane id>}:owed:<turn id>     string  what a turn went by whose end its hooks were not told of yet
     <prefix>:{<lane id>}:wake               channel told the id of each new event, or when a turn ends `end:<turn id>`,
                                                     a line break and the turn's record as it is stored
@@ -40,7 +41,8 @@ Fields of an unfinished turn:
     q:<id>      a request
     r:<id>      the answer to it
 
-A turn that waits has no time to live, however long that takes; with its next write it has one again.
+A turn that waits has no time to live, however long that takes, and neither have those that are open then: they may be
+behind it. With its next write a turn has one again.
 
 Charges are fields `r:<step>:<attempt>:<n>` with the input tokens of a model request, reserved first and then measured,
 and `t:<step>:<call>` for a tool call. They are summed up in r, t and i as they are made.
@@ -255,6 +257,8 @@ end
 redis.call('HSET', turn, 'c:' .. ARGV[10], '')
 -- Behind a turn that waits, or as that turn, it may have to last for as long as that.
 if redis.call('EXISTS', base .. 'waits') == 1 then redis.call('PERSIST', turn) else redis.call('EXPIRE', turn, ttl) end
+redis.call('SADD', base .. 'open', id)
+redis.call('EXPIRE', base .. 'open', ttl)
 return {known and 'exists' or 'ok', since}
 """
 )
@@ -270,6 +274,7 @@ for _, field in ipairs(redis.call('HKEYS', turn)) do
   if field == 'b' or string.sub(field, 1, 2) == 'c:' then return {'exists'} end
 end
 redis.call('UNLINK', turn)
+redis.call('SREM', base .. 'open', id)
 return {'ok'}
 """
 )
@@ -336,7 +341,12 @@ if staged then keys[4] = base .. 'stage:' .. id .. ':' .. staged end
 for _, key in ipairs(keys) do
   if fields > 0 then redis.call('PERSIST', key) else redis.call('EXPIRE', key, ttl) end
 end
-if fields > 0 then redis.call('SET', base .. 'waits', id) end
+if fields > 0 then
+  redis.call('SET', base .. 'waits', id)
+  for _, behind in ipairs(redis.call('SMEMBERS', base .. 'open')) do
+    redis.call('PERSIST', base .. 'turn:' .. behind)
+  end
+end
 return {'ok'}
 """
 )
@@ -423,6 +433,7 @@ if redis.call('EXISTS', archived) == 1 then
   redis.call('UNLINK', archived)
 end
 redis.call('UNLINK', turn)
+redis.call('SREM', base .. 'open', id)
 if redis.call('GET', base .. 'waits') == id then redis.call('UNLINK', base .. 'waits') end
 for at = 23, first - 1 do say(ARGV[at]) end
 local taken = {}
@@ -432,6 +443,7 @@ for _, one in ipairs(taken) do
     local record = (redis.call('HLEN', turns) + 1) .. '|' .. one[3]
     redis.call('HSET', turns, one[1], record)
     redis.call('UNLINK', base .. 'turn:' .. one[1])
+    redis.call('SREM', base .. 'open', one[1])
     say(one[2], 'end:' .. one[1] .. '\\n' .. record)
   end
 end
@@ -464,6 +476,7 @@ if staged then redis.call('UNLINK', base .. 'stage:' .. id .. ':' .. staged) end
 count_spent(10)
 redis.call('UNLINK', base .. 'archive:' .. id)
 redis.call('UNLINK', turn)
+redis.call('SREM', base .. 'open', id)
 if redis.call('GET', base .. 'waits') == id then redis.call('UNLINK', base .. 'waits') end
 local number = redis.call('HLEN', turns) + 1
 redis.call('HSET', turns, id, number .. '|' .. ARGV[8])
