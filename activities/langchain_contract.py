@@ -70,7 +70,8 @@ def _model(found: BoundModel) -> object:
     known: Mapping[str, object] = cast("Mapping[str, object]", model._get_ls_params())  # pyright: ignore[reportPrivateUsage]
     name = known.get("ls_model_name") or getattr(model, "model_name", None) or getattr(model, "model", None)
     return {
-        "class": f"{type(model).__module__.partition('.')[0]}.{type(model).__qualname__}",
+        # Without its module: an application's own class is in `__main__` in one process and in a module in another.
+        "class": type(model).__qualname__,
         "name": name if isinstance(name, str) else None,
         "settings": _settings(model._identifying_params),  # pyright: ignore[reportPrivateUsage]
         "bound": structure_of(_settings(found.bound)),

@@ -13,9 +13,8 @@ from tests.lanes.agents import Paced, prompts_of
 from tests.support.bench import Bench
 
 
-async def test_a_queued_turn_is_cancelled_at_once_while_another_runs(bench: Bench, conversation_id: str):
+async def test_a_queued_turn_is_cancelled_at_once_while_another_runs(bench: Bench, conversation_id: str, paced: Paced):
     """It does not wait for its place in the queue to be told."""
-    paced = Paced()
     client = await bench.serve(paced.agents())
     conversation = client.conversation(conversation_id)
     running = await conversation.submit("agent", "wait")
@@ -33,10 +32,9 @@ async def test_a_queued_turn_is_cancelled_at_once_while_another_runs(bench: Benc
 
 
 async def test_a_turn_in_its_model_request_is_cancelled_and_the_next_one_runs_as_if_it_had_never_been(
-    bench: Bench, conversation_id: str
+    bench: Bench, conversation_id: str, paced: Paced
 ):
     """The request is cancelled, the history has only the other turns."""
-    paced = Paced()
     client = await bench.serve(paced.agents())
     conversation = client.conversation(conversation_id)
     await conversation.ask("agent", "first")
@@ -48,9 +46,10 @@ async def test_a_turn_in_its_model_request_is_cancelled_and_the_next_one_runs_as
     assert prompts_of(await conversation.messages("agent")) == ["first", "second"]
 
 
-async def test_async_tools_are_cancelled_and_the_results_of_sync_ones_are_discarded(bench: Bench, conversation_id: str):
+async def test_async_tools_are_cancelled_and_the_results_of_sync_ones_are_discarded(
+    bench: Bench, conversation_id: str, paced: Paced
+):
     """A thread cannot be stopped: it runs to its end unseen."""
-    paced = Paced()
     client = await bench.serve(paced.agents())
     conversation = client.conversation(conversation_id)
     turn = await conversation.submit("agent", "tools")
@@ -68,9 +67,8 @@ async def test_async_tools_are_cancelled_and_the_results_of_sync_ones_are_discar
     assert prompts_of(await conversation.messages("agent")) == ["next"]
 
 
-async def test_cancelling_after_the_end_says_how_the_turn_ended(bench: Bench, conversation_id: str):
+async def test_cancelling_after_the_end_says_how_the_turn_ended(bench: Bench, conversation_id: str, paced: Paced):
     """Committed and failed turns stay so; cancelling twice says `cancelled` twice; an unknown id is unknown."""
-    paced = Paced()
     client = await bench.serve(paced.agents())
     conversation = client.conversation(conversation_id)
     committed = await conversation.submit("agent", "fine")
@@ -87,9 +85,10 @@ async def test_cancelling_after_the_end_says_how_the_turn_ended(bench: Bench, co
     assert await client.conversation(f"{conversation_id}-new").turn("agent", "nobody").cancel() == "unknown"
 
 
-async def test_a_cancellation_without_a_worker_takes_effect_when_one_comes(bench: Bench, conversation_id: str):
+async def test_a_cancellation_without_a_worker_takes_effect_when_one_comes(
+    bench: Bench, conversation_id: str, paced: Paced
+):
     """The signal is durable: the turn that was left running is cancelled, the queued one too, and neither is asked."""
-    paced = Paced()
     worker = await bench.worker(paced.agents())
     client = await bench.client(paced.agents())
     conversation = client.conversation(conversation_id)
@@ -107,9 +106,10 @@ async def test_a_cancellation_without_a_worker_takes_effect_when_one_comes(bench
     assert prompts_of(await conversation.messages("agent")) == ["next"]
 
 
-async def test_a_cancellation_that_races_the_commit_gives_one_consistent_outcome(bench: Bench, conversation_id: str):
+async def test_a_cancellation_that_races_the_commit_gives_one_consistent_outcome(
+    bench: Bench, conversation_id: str, paced: Paced
+):
     """Whatever `cancel` answers is what the record says, and what the history shows."""
-    paced = Paced()
     client = await bench.serve(paced.agents())
     conversation = client.conversation(conversation_id)
     committed: list[str] = []
@@ -125,10 +125,9 @@ async def test_a_cancellation_that_races_the_commit_gives_one_consistent_outcome
 
 
 async def test_an_operator_who_cancels_the_workflow_ends_its_turns_and_not_its_history(
-    bench: Bench, conversation_id: str
+    bench: Bench, conversation_id: str, paced: Paced
 ):
     """What runs and what waits is cancelled, with its record; the next turn starts the lane again where it was."""
-    paced = Paced()
     client = await bench.serve(paced.agents())
     conversation = client.conversation(conversation_id)
     await conversation.ask("agent", "first")
@@ -141,9 +140,8 @@ async def test_an_operator_who_cancels_the_workflow_ends_its_turns_and_not_its_h
     assert prompts_of(await conversation.messages("agent")) == ["first", "second"]
 
 
-async def test_the_record_of_a_cancelled_turn_says_what_it_had_used(bench: Bench, conversation_id: str):
+async def test_the_record_of_a_cancelled_turn_says_what_it_had_used(bench: Bench, conversation_id: str, paced: Paced):
     """The answer that its first step paid for is not kept, and not forgotten either."""
-    paced = Paced()
     client = await bench.serve(paced.agents())
     conversation = client.conversation(conversation_id)
     turn = await conversation.submit("agent", "tools")
@@ -155,9 +153,10 @@ async def test_the_record_of_a_cancelled_turn_says_what_it_had_used(bench: Bench
     assert record.started_at is not None
 
 
-async def test_a_turn_whose_submit_was_never_accepted_is_cancelled_for_good(bench: Bench, conversation_id: str):
+async def test_a_turn_whose_submit_was_never_accepted_is_cancelled_for_good(
+    bench: Bench, conversation_id: str, paced: Paced
+):
     """Its prompt was kept, and its client died before the lane heard of it: it ends, and is not run if it comes."""
-    paced = Paced()
     client = await bench.serve(paced.agents())
     conversation = client.conversation(conversation_id)
     await conversation.ask("agent", "first")
@@ -168,9 +167,8 @@ async def test_a_turn_whose_submit_was_never_accepted_is_cancelled_for_good(benc
     assert paced.asked == ["first", "next"]
 
 
-async def test_a_turn_of_many_steps_is_cancelled_wherever_it_is(bench: Bench, conversation_id: str):
+async def test_a_turn_of_many_steps_is_cancelled_wherever_it_is(bench: Bench, conversation_id: str, paced: Paced):
     """Swept over its course: in a step, between two, in its tools, about its commit. One outcome, and no trace."""
-    paced = Paced()
     paced.thread_gate.set()
     paced.release("slow")
     client = await bench.serve(paced.agents())

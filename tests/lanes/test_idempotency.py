@@ -16,9 +16,10 @@ from tests.lanes.agents import Paced, prompts_of
 from tests.support.bench import Bench
 
 
-async def test_a_repeated_submit_gives_the_first_outcome_at_every_point_of_a_turn(bench: Bench, conversation_id: str):
+async def test_a_repeated_submit_gives_the_first_outcome_at_every_point_of_a_turn(
+    bench: Bench, conversation_id: str, paced: Paced
+):
     """While it waits, while it runs, after commit, failure and cancellation."""
-    paced = Paced()
     client = await bench.serve(paced.agents())
     conversation = client.conversation(conversation_id)
     first = await conversation.submit("agent", "wait", turn_id="one")
@@ -49,8 +50,9 @@ async def test_a_repeated_submit_gives_the_first_outcome_at_every_point_of_a_tur
     assert paced.asked == ["wait", "queued", "fail", "wait 2"]
 
 
-async def test_two_clients_that_submit_the_same_turn_at_once_run_it_once(bench: Bench, conversation_id: str):
-    paced = Paced()
+async def test_two_clients_that_submit_the_same_turn_at_once_run_it_once(
+    bench: Bench, conversation_id: str, paced: Paced
+):
     one = await bench.serve(paced.agents())
     two = await bench.client(paced.agents())
     for n in range(10):
@@ -61,11 +63,12 @@ async def test_two_clients_that_submit_the_same_turn_at_once_run_it_once(bench: 
     assert paced.asked == [f"turn {n}" for n in range(10)]
 
 
-async def test_a_turn_is_known_after_continue_as_new_and_after_the_lane_idled_out(bench: Bench, conversation_id: str):
+async def test_a_turn_is_known_after_continue_as_new_and_after_the_lane_idled_out(
+    bench: Bench, conversation_id: str, paced: Paced
+):
     """Temporal has forgotten the update ids by then; the lane's ledger and its records have not."""
     from datetime import timedelta
 
-    paced = Paced()
     client = await bench.serve(paced.agents(), max_turns_per_run=2, idle_timeout=timedelta(seconds=1))
     conversation = client.conversation(conversation_id)
     lane = conversation.lane("agent")

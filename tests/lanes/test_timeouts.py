@@ -10,8 +10,9 @@ from tests.lanes.agents import Paced, prompts_of
 from tests.support.bench import Bench
 
 
-async def test_a_turn_that_runs_too_long_fails_as_timed_out_and_leaves_nothing(bench: Bench, conversation_id: str):
-    paced = Paced()
+async def test_a_turn_that_runs_too_long_fails_as_timed_out_and_leaves_nothing(
+    bench: Bench, conversation_id: str, paced: Paced
+):
     client = await bench.serve(paced.agents())
     conversation = client.conversation(conversation_id)
     turn = await conversation.submit("agent", "wait", timeout=0.5)
@@ -22,9 +23,8 @@ async def test_a_turn_that_runs_too_long_fails_as_timed_out_and_leaves_nothing(b
     assert prompts_of(await conversation.messages("agent")) == ["next"]
 
 
-async def test_waiting_in_the_queue_counts(bench: Bench, conversation_id: str):
+async def test_waiting_in_the_queue_counts(bench: Bench, conversation_id: str, paced: Paced):
     """A turn whose time passes while another runs ends there and then, without being asked."""
-    paced = Paced()
     client = await bench.serve(paced.agents())
     conversation = client.conversation(conversation_id)
     running = await conversation.submit("agent", "wait")

@@ -10,19 +10,22 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 import laneway.worker
-from laneway import Delegation, Laneway, PydanticAdapter, Settings
+from laneway import Delegation, Laneway, LangChainAdapter, PydanticAdapter, Settings
 from laneway.activities.adapter import Adapter
 
+from tests.langchain.graphs import ScriptedModel, called, said
 from tests.support.stops import StoppingStore, Stops, append
 
 
 def agents(ledger: Path, stops: Stops) -> dict[str, Adapter[Any]]:
-    """Two agents that call two tools at once and then answer: `plain`, and `checked`, which has a validator."""
+    """Agents that call two tools at once and then answer: `plain`, `checked`, which has a validator, and `graph`."""
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         step = 0 if any(isinstance(part, UserPromptPart) for part in messages[-1].parts) else 2
@@ -35,25 +38,38 @@ def agents(ledger: Path, stops: Stops) -> dict[str, Adapter[Any]]:
         results = [part.content for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
         return ModelResponse([TextPart(f"turn {turn}: {' and '.join(map(str, results))}")])
 
+    async def graph_answer(messages: list[BaseMessage]) -> AIMessage:
+        step = 0 if isinstance(messages[-1], HumanMessage) else 2
+        turn = sum(isinstance(message, HumanMessage) for message in messages)
+        append(ledger, f"turn {turn} model {step} asked")
+        await stops.at(f"model {step}")
+        append(ledger, f"turn {turn} model {step} answered")
+        if step == 0:
+            return called(("first", {}, f"a{turn}"), ("second", {}, f"b{turn}"))
+        results = [message.text for message in messages[-2:] if isinstance(message, ToolMessage)]
+        return said(f"turn {turn}: {' and '.join(results)}")
+
+    async def first() -> str:
+        """Comes first."""
+        append(ledger, "first called")
+        append(ledger, "first finished")
+        return "one"
+
+    async def second() -> str:
+        """Comes second."""
+        append(ledger, "second called")
+        if stops.place == "second":
+            # The first one's result is safe by then.
+            await stops.until("after j1")
+            await stops.at("second")
+        append(ledger, "second finished")
+        return "two"
+
     def make() -> Agent[None, str]:
         agent: Agent[None, str] = Agent(FunctionModel(answer, model_name="ledgered"))
 
-        @agent.tool_plain
-        async def first() -> str:
-            append(ledger, "first called")
-            append(ledger, "first finished")
-            return "one"
-
-        @agent.tool_plain
-        async def second() -> str:
-            append(ledger, "second called")
-            if stops.place == "second":
-                # The first one's result is safe by then.
-                await stops.until("after j1")
-                await stops.at("second")
-            append(ledger, "second finished")
-            return "two"
-
+        agent.tool_plain(first)
+        agent.tool_plain(second)
         return agent
 
     checked = make()
@@ -63,7 +79,13 @@ def agents(ledger: Path, stops: Stops) -> dict[str, Adapter[Any]]:
         await stops.at("validator")
         return output
 
-    return {"plain": PydanticAdapter(make()), "checked": PydanticAdapter(checked), **_team(ledger, stops)}
+    graph: Any = create_agent(ScriptedModel(answer=graph_answer), [first, second])
+    return {
+        "plain": PydanticAdapter(make()),
+        "checked": PydanticAdapter(checked),
+        "graph": LangChainAdapter(graph),
+        **_team(ledger, stops),
+    }
 
 
 def _team(ledger: Path, stops: Stops) -> dict[str, Adapter[Any]]:

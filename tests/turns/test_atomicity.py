@@ -7,17 +7,20 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic_ai import Agent, ModelRetry
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import UsageLimits
 from redis.asyncio import Redis
 
-from laneway import PydanticAdapter
+from laneway import LangChainAdapter, PydanticAdapter
 from laneway.errors import TurnCancelled, TurnFailed
 from laneway.history.lanes import LaneKey
 from laneway.history.store import HistoryStore
 
+from tests.langchain.graphs import ScriptedModel, called, prompts_of, said
 from tests.support.bench import Bench
 
 
@@ -38,7 +41,7 @@ def orders(messages: Sequence[ModelMessage]) -> list[str]:
     return str(prompts[-1].content).split("; ")
 
 
-def adapter(hold: Hold) -> PydanticAdapter[Any, Any]:
+def pydantic_adapter(hold: Hold) -> PydanticAdapter[Any, Any]:
     """An agent whose prompts say what each of its answers is: tools to call, or `say`, `fail`, `hold`."""
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -78,6 +81,41 @@ def adapter(hold: Hold) -> PydanticAdapter[Any, Any]:
     return PydanticAdapter(agent, usage_limits=UsageLimits(request_limit=5))
 
 
+def langchain_adapter(hold: Hold) -> LangChainAdapter:
+    """The same with `create_agent`. It has no retries of tools; a tool that does not exist is told to its model."""
+
+    async def answer(messages: list[BaseMessage]) -> AIMessage:
+        asked = max(at for at, message in enumerate(messages) if isinstance(message, HumanMessage))
+        results = sum(isinstance(message, AIMessage) for message in messages[asked:])
+        order = prompts_of(messages)[-1].split("; ")[results]
+        if order == "fail":
+            raise RuntimeError("the model broke")
+        if order == "hold":
+            await hold.here()
+        if order == "say":
+            return said(f"said after {len(messages)}")
+        return called(*((tool, {}, f"{tool}-{len(messages)}") for tool in order.split(" and ")))
+
+    async def work() -> str:
+        """Works."""
+        return "worked"
+
+    async def breaks() -> str:
+        """Breaks."""
+        raise ValueError("the tool broke")
+
+    async def hang() -> str:
+        """Hangs."""
+        await hold.here()
+        return "never"
+
+    agent: Any = create_agent(ScriptedModel(answer=answer), [work, breaks, hang])
+    return LangChainAdapter(agent, config={"recursion_limit": 10})
+
+
+ADAPTERS = {"pydantic_ai": pydantic_adapter, "langchain": langchain_adapter}
+
+
 async def everything_but_the_record(redis: Redis, store: HistoryStore, lane: LaneKey) -> dict[bytes, tuple[bytes, int]]:
     """All of a lane's keys, each as the server dumps it, and when it expires; but for records, accounts and events."""
     names = store.names(lane)
@@ -94,23 +132,29 @@ FAILURES = {
     "work; breaks": "ValueError",
     "work and breaks; say": "ValueError",
     "work; work; breaks and work": "ValueError",
-    "work; retry; retry; say": "UnexpectedModelBehavior",
-    "work; work; work; work; work; say": "UsageLimitExceeded",
-    "no_such_tool; no_such_tool; say": "UnexpectedModelBehavior",
+}
+OWN_FAILURES = {
+    "pydantic_ai": {
+        "work; retry; retry; say": "UnexpectedModelBehavior",
+        "work; work; work; work; work; say": "UsageLimitExceeded",
+        "no_such_tool; no_such_tool; say": "UnexpectedModelBehavior",
+    },
+    "langchain": {"work; work; work; work; work; say": "GraphRecursionError"},
 }
 
 
+@pytest.mark.parametrize("framework", ADAPTERS)
 async def test_a_failed_turn_leaves_every_key_as_it_was(
-    bench: Bench, redis: Redis, store: HistoryStore, conversation_id: str
+    bench: Bench, redis: Redis, store: HistoryStore, conversation_id: str, framework: str
 ):
     """In its first request or a later one, among tools, after staged steps: only its record says that there was one."""
-    client = await bench.serve({"agent": adapter(Hold())})
+    client = await bench.serve({"agent": ADAPTERS[framework](Hold())})
     conversation = client.conversation(conversation_id)
     lane = conversation.lane("agent")
     for committed in range(2):
         before = await everything_but_the_record(redis, store, lane)
         assert len(before) == (2 if committed else 0)
-        for number, (prompt, error) in enumerate(FAILURES.items()):
+        for number, (prompt, error) in enumerate((FAILURES | OWN_FAILURES[framework]).items()):
             turn = await conversation.submit("agent", prompt, turn_id=f"{committed}-{number}")
             with pytest.raises(TurnFailed) as failed:
                 await turn.result()
@@ -121,15 +165,16 @@ async def test_a_failed_turn_leaves_every_key_as_it_was(
         assert (await conversation.ask("agent", "work; say")).output == f"said after {4 * committed + 3}"
 
 
+@pytest.mark.parametrize("framework", ADAPTERS)
 @pytest.mark.parametrize(
     "prompt", ["hold", "work; hold", "hang; say", "work and hang; say", "work; work; hang and work"]
 )
 async def test_a_cancelled_turn_leaves_every_key_as_it_was(
-    bench: Bench, redis: Redis, store: HistoryStore, conversation_id: str, prompt: str
+    bench: Bench, redis: Redis, store: HistoryStore, conversation_id: str, framework: str, prompt: str
 ):
     """In a request or among tools, with steps staged before it and tools finished beside it."""
     hold = Hold()
-    client = await bench.serve({"agent": adapter(hold)})
+    client = await bench.serve({"agent": ADAPTERS[framework](hold)})
     conversation = client.conversation(conversation_id)
     lane = conversation.lane("agent")
     await conversation.ask("agent", "work; say")

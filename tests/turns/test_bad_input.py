@@ -7,6 +7,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage, BaseMessage
+from langgraph.graph import START, MessagesState, StateGraph
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
@@ -14,7 +16,8 @@ from pydantic_ai.output import ToolOutput
 from redis.asyncio import Redis
 from temporalio.testing import ActivityEnvironment
 
-from laneway import Conversation, Laneway, LocalStack, PydanticAdapter, Settings
+from laneway import Conversation, Laneway, LangChainAdapter, LocalStack, PydanticAdapter, Settings
+from laneway.activities.adapter import Adapter
 from laneway.activities.agents import Agents
 from laneway.activities.steps import Steps
 from laneway.activities.wire import QueuedTurn, StepInput
@@ -31,6 +34,7 @@ from laneway.errors import (
 from laneway.history.cache import HistoryCache
 from laneway.history.store import HistoryStore
 
+from tests.langchain.graphs import ScriptedModel
 from tests.support.bench import Bench
 
 
@@ -41,6 +45,29 @@ def echo() -> Agent[None, str]:
         return ModelResponse([TextPart(f"{len(messages)} messages")])
 
     return Agent(FunctionModel(answer))
+
+
+def echo_graph() -> StateGraph[Any, Any, Any, Any]:
+    """The same as a graph."""
+
+    def answer(messages: list[BaseMessage]) -> AIMessage:
+        return AIMessage(f"{len(messages)} messages")
+
+    model = ScriptedModel(answer=answer)
+
+    async def say(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    graph: StateGraph[Any, Any, Any, Any] = StateGraph(MessagesState)
+    graph.add_node("say", say)
+    graph.add_edge(START, "say")
+    return graph
+
+
+@pytest.fixture(params=["pydantic_ai", "langchain"])
+def echoing(request: pytest.FixtureRequest) -> Adapter[Any]:
+    """An adapter of each framework: what uses it holds for both."""
+    return PydanticAdapter(echo()) if request.param == "pydantic_ai" else LangChainAdapter(echo_graph())
 
 
 async def keys(redis: Redis, settings: Settings) -> list[bytes]:
@@ -73,14 +100,17 @@ async def test_a_prompt_that_is_none_is_refused(
     assert await keys(redis, settings) == []
 
 
-async def test_a_prompt_over_the_limit_is_refused(bench: Bench, redis: Redis, settings: Settings, conversation_id: str):
+async def test_a_prompt_over_the_limit_is_refused(
+    bench: Bench, redis: Redis, settings: Settings, conversation_id: str, echoing: Adapter[Any]
+):
     """The limit is of bytes as they are stored; what is at the limit passes."""
-    client = await bench.serve({"agent": PydanticAdapter(echo())}, max_prompt_bytes=100)
+    room = 100 - len(echoing.encode_prompt("x")) + 1
+    client = await bench.serve({"agent": echoing}, max_prompt_bytes=100)
     conversation = client.conversation(conversation_id)
     with pytest.raises(InvalidInput, match="has 101 bytes, and at most 100 are allowed.*LANEWAY_MAX_PROMPT_BYTES"):
-        await conversation.submit("agent", "x" * 99)
+        await conversation.submit("agent", "x" * (room + 1))
     assert await keys(redis, settings) == []
-    assert (await conversation.ask("agent", "x" * 98)).output == "1 messages"
+    assert (await conversation.ask("agent", "x" * room)).output == "1 messages"
 
 
 NAMES = ["", " x", "x ", "a\nb", "a\0b", "x" * 201, "lone \ud800"]
@@ -122,9 +152,9 @@ async def test_a_timeout_that_is_over_already_is_refused(
     assert await keys(redis, settings) == []
 
 
-async def test_a_turn_id_with_another_prompt_is_refused(bench: Bench, conversation_id: str):
+async def test_a_turn_id_with_another_prompt_is_refused(bench: Bench, conversation_id: str, echoing: Adapter[Any]):
     """The turn that has the id keeps it, and its result."""
-    client = await bench.serve({"agent": PydanticAdapter(echo())})
+    client = await bench.serve({"agent": echoing})
     conversation = client.conversation(conversation_id)
     await conversation.ask("agent", "hello", turn_id="one")
     with pytest.raises(TurnConflict, match="turn id 'one' was used with another prompt"):
@@ -219,14 +249,16 @@ async def test_a_tool_result_that_cannot_be_stored_fails_the_turn(bench: Bench, 
 # Redis, missing or altered --------------------------------------------------------------------------------------------
 
 TURNS = 3
+# What is about the store alone is tried with one framework: a worker that is gone costs its successor five seconds.
+of_pydantic_ai = pytest.mark.parametrize("echoing", ["pydantic_ai"], indirect=True)
 
 
 @pytest.fixture
-def lane_of(bench: Bench, conversation_id: str) -> Callable[..., Any]:
+def lane_of(bench: Bench, conversation_id: str, echoing: Adapter[Any]) -> Callable[..., Any]:
     """Makes a conversation of three turns whose worker is gone, and starts a new one that knows nothing of it."""
 
     async def make() -> Conversation:
-        agents = {"agent": PydanticAdapter(echo())}
+        agents = {"agent": echoing}
         worker = await bench.worker(agents)
         client = await bench.client(agents)
         conversation = client.conversation(conversation_id)
@@ -239,8 +271,11 @@ def lane_of(bench: Bench, conversation_id: str) -> Callable[..., Any]:
     return make
 
 
-@pytest.mark.parametrize("at", ["digest", "payload"])
-@pytest.mark.parametrize("index", [0, 3, 5])
+@pytest.mark.parametrize(
+    ("echoing", "index", "at"),
+    [*(("pydantic_ai", index, at) for index in (0, 3, 5) for at in ("digest", "payload")), ("langchain", 3, "payload")],
+    indirect=["echoing"],
+)
 async def test_an_altered_entry_is_named(
     lane_of: Callable[..., Any], redis: Redis, store: HistoryStore, index: int, at: str
 ):
@@ -259,6 +294,7 @@ async def test_an_altered_entry_is_named(
     assert (await store.head(conversation.lane("agent"))).version == TURNS
 
 
+@of_pydantic_ai
 async def test_an_entry_of_another_history_is_found_out(lane_of: Callable[..., Any], redis: Redis, store: HistoryStore):
     """Whole and valid in itself, but not what came next: the chain says so."""
     conversation = await lane_of()
@@ -281,6 +317,7 @@ async def test_a_lost_history_is_never_a_shorter_one(lane_of: Callable[..., Any]
     assert (await store.head(lane)).version == TURNS
 
 
+@of_pydantic_ai
 async def test_lost_entries_at_the_end_are_found_out(lane_of: Callable[..., Any], redis: Redis, store: HistoryStore):
     conversation = await lane_of()
     await redis.rpop(store.names(conversation.lane("agent")).epoch(0))
@@ -289,6 +326,7 @@ async def test_lost_entries_at_the_end_are_found_out(lane_of: Callable[..., Any]
     assert failed.value.error_type == "CheckpointLost"
 
 
+@of_pydantic_ai
 async def test_a_lost_head_is_found_out_by_a_live_lane(lane_of: Callable[..., Any], redis: Redis, store: HistoryStore):
     """The lane's workflow knows how many turns were committed; an empty head would be a conversation begun anew."""
     conversation = await lane_of()
@@ -318,10 +356,10 @@ async def test_an_emptied_redis_is_found_out_by_a_live_lane(
 
 
 async def test_a_prompt_that_is_lost_before_its_turn_fails_the_turn(
-    bench: Bench, redis: Redis, store: HistoryStore, conversation_id: str
+    bench: Bench, redis: Redis, store: HistoryStore, conversation_id: str, echoing: Adapter[Any]
 ):
     """Submitted while no worker ran its step, gone from Redis by the time one does."""
-    agents = {"agent": PydanticAdapter(echo())}
+    agents = {"agent": echoing}
     client = await bench.serve(agents)
     conversation = client.conversation(conversation_id)
     lane = conversation.lane("agent")
@@ -337,16 +375,16 @@ async def test_a_prompt_that_is_lost_before_its_turn_fails_the_turn(
 
 
 async def test_a_stored_form_that_no_version_reads_fails_the_turn_in_the_end(
-    bench: Bench, redis: Redis, store: HistoryStore, conversation_id: str
+    bench: Bench, redis: Redis, store: HistoryStore, conversation_id: str, echoing: Adapter[Any]
 ):
     """It is tried on other workers for a while, and not for ever."""
-    client = await bench.client({"agent": PydanticAdapter(echo())})
+    client = await bench.client({"agent": echoing})
     conversation = client.conversation(conversation_id)
     lane = conversation.lane("agent")
     names = store.names(lane)
     await store.put_input(lane, "turn", digest="d", prompt=b"hello")
     await redis.hset(names.turn("turn"), "m0", b"written by nobody")
-    await bench.worker({"agent": PydanticAdapter(echo())})
+    await bench.worker({"agent": echoing})
     await client._update(lane, QueuedTurn("turn", "d"))
     record = await conversation.turn("agent", "turn").record()
     assert (record.outcome, record.error_type) == ("failed", "ValueError")
