@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic_ai import Agent, ModelRetry, RunContext
 from pydantic_ai.exceptions import ModelServerError
@@ -26,15 +26,18 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
 from laneway import PydanticAdapter, RetryPolicy
+from laneway.activities.adapter import Adapter
 
+from tests.chaos.graph import graph_adapter
 from tests.chaos.ledger import Ledger
 from tests.chaos.script import Failed, Message, Part, Plan, ask, digest, respond
 from tests.chaos.watched import attempt_fields, current_attempt
 
 __all__ = ["AGENTS", "Hold", "Place", "Scripted", "seen"]
 
-AGENTS = ("plain", "careful")
-"""`careful` has an output validator, and a system prompt that changes every few seconds and so rewrites histories."""
+AGENTS = ("plain", "careful", "graph")
+"""`careful` has an output validator, and a system prompt that changes every few seconds and so rewrites histories;
+`graph` is a graph of LangGraph's."""
 
 _USAGE = RequestUsage(input_tokens=1, output_tokens=1)
 _MOOD_SECONDS = 9
@@ -110,8 +113,9 @@ class Scripted:
         self._ledger = ledger
         self._hold = hold
 
-    def agents(self) -> Mapping[str, PydanticAdapter[None, str]]:
-        return {name: PydanticAdapter(self._agent(name), retry_policy=_RETRIES) for name in AGENTS}
+    def agents(self) -> Mapping[str, Adapter[Any]]:
+        native = {name: PydanticAdapter(self._agent(name), retry_policy=_RETRIES) for name in ("plain", "careful")}
+        return {**native, "graph": graph_adapter(self._note, self._pass, _RETRIES)}
 
     def _note(self, kind: str, /, **fields: object) -> None:
         assert self._ledger is not None

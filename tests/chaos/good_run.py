@@ -75,7 +75,7 @@ def _turn(run: _Run, plan: Plan, outcome: str, *, again: bool = False, contradic
     prompt = plan.to_prompt()
     call = _submit(run, plan)
     _say(run, "accepted", plan.id, call)
-    run.accepted.append([plan.id, prompt_digest(prompt), "enqueue"])
+    run.accepted.append([plan.id, prompt_digest(prompt, "careful"), "enqueue"])
     if contradict:
         other = _submit(run, Plan(plan.id, other=True), "second")
         _say(run, "conflict", plan.id, other)
@@ -91,7 +91,7 @@ def _turn(run: _Run, plan: Plan, outcome: str, *, again: bool = False, contradic
         run.worker.append({"k": "aborted", "t": run.tick(), "outcome": outcome, **last})
     record: dict[str, Any] = {
         "o": outcome[0] if outcome != "cancelled" else "x",
-        "p": prompt_digest(prompt),
+        "p": prompt_digest(prompt, "careful"),
         "s": steps,
     }
     answer: dict[str, Any] = {"outcome": outcome}

@@ -25,6 +25,7 @@ def judge_calls(evidence: Evidence) -> Iterator[Violation]:
     answers: dict[tuple[str, int], int] = {}
     results: dict[tuple[str, int, str], int] = {}
     ends: dict[str, int] = {}
+    graphs = {line["turn"] for line in evidence.callers if line["k"] == "submit" and line["agent"] == "graph"}
     for line in (line for lines in evidence.workers.values() for line in lines):
         at = line["t"]
         if line["k"] == "committed":
@@ -34,6 +35,10 @@ def judge_calls(evidence: Evidence) -> Iterator[Violation]:
             _first(ends, line["turn"], at)
         elif line["k"] == "staged" and line["name"][0] in "ms":
             _first(answers, (line["turn"], line["step"]), at)
+        elif line["k"] == "staged" and line["name"][0] == "j" and line["turn"] in graphs:
+            # What a graph's tasks have written. Its model is asked in every other step, by one task.
+            if line["step"] % 2 == 0:
+                _first(answers, (line["turn"], line["step"]), at)
         elif line["k"] == "staged" and line["name"][0] == "j":
             _first(results, (line["turn"], line["step"], line["name"].split(":")[1]), at)
     asked = _may_be_asked(evidence)

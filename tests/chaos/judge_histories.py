@@ -20,7 +20,8 @@ _TERMINAL = {"turn.committed": "committed", "turn.failed": "failed", "turn.cance
 
 def prompts_of(evidence: Evidence) -> dict[str, str]:
     """Prompts by digest."""
-    return {prompt_digest(line["prompt"]): line["prompt"] for line in evidence.callers if line["k"] == "submit"}
+    submits = (line for line in evidence.callers if line["k"] == "submit")
+    return {prompt_digest(line["prompt"], line["agent"]): line["prompt"] for line in submits}
 
 
 def judge_histories(evidence: Evidence) -> Iterator[Violation]:
@@ -58,10 +59,54 @@ def _messages(entries: Sequence[bytes]) -> list[dict[str, Any]]:
         start = _DIGEST_BYTES + 2
         size = int.from_bytes(entry[_DIGEST_BYTES:start], "big")
         try:
-            found.append(json.loads(entry[start + size :]))
-        except ValueError:
+            message = json.loads(entry[start + size :])
+            if "kind" not in message:
+                message = _of_a_graph(message, json.loads(entry[start : start + size]))
+            found.append(message)
+        except (ValueError, KeyError):
             found.append({"kind": "unreadable", "parts": []})
     return found
+
+
+def _of_a_graph(message: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+    """A message of LangChain's in the form of Pydantic AI's; the turn is in what is known of it."""
+    data = message["data"]
+    kind, parts = "request", list[dict[str, Any]]()
+    match message["type"]:
+        case "human":
+            parts.append({"part_kind": "user-prompt", "content": data["content"]})
+        case "tool":
+            failed = data.get("status") == "error"
+            parts.append(
+                {
+                    "part_kind": "tool-return",
+                    "tool_name": data["name"],
+                    "tool_call_id": data["tool_call_id"],
+                    "outcome": "retried" if failed else "success",
+                    "content": data["content"],
+                }
+            )
+        case "ai":
+            kind = "response"
+            if data["content"]:
+                parts.append({"part_kind": "text", "content": data["content"]})
+            for call in data.get("tool_calls", []):
+                named = {"tool_name": call["name"], "tool_call_id": call["id"], "args": call["args"]}
+                parts.append({"part_kind": "tool-call", **named})
+        case other:
+            parts.append({"part_kind": other})
+    return {"kind": kind, "parts": parts, "run_id": known.get("r")}
+
+
+def _stored_apart(agent: str, messages: Sequence[Message]) -> list[Message]:
+    """A turn's messages as they are stored: for a graph, each result is a message of its own."""
+    if agent != "graph":
+        return list(messages)
+    apart: list[Message] = []
+    for role, parts in messages:
+        results = parts and parts[0][0] == "result"
+        apart.extend((role, [part]) for part in parts) if results else apart.append((role, parts))
+    return apart
 
 
 def _orphans(where: str, messages: Sequence[dict[str, Any]]) -> Iterator[Violation]:
@@ -120,7 +165,7 @@ def _serial(lane: LaneLeft, prompts: dict[str, str], outputs: dict[str, str]) ->
             return
         played = play(prompt, after=after, validates=lane.agent == "careful")
         after = digest(played.messages, after)
-        expected.extend((record.turn, message) for message in played.messages)
+        expected.extend((record.turn, message) for message in _stored_apart(lane.agent, played.messages))
         if record.checkpoint is not None and record.checkpoint[1] != len(expected):
             yield Violation(
                 "record's checkpoint", record.turn, f"length {record.checkpoint[1]}, serially {len(expected)}"

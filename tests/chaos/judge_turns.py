@@ -21,9 +21,10 @@ NEVER = sys.maxsize
 """Later than any time or place."""
 
 
-def prompt_digest(prompt: str) -> str:
-    """How the product names a text prompt: a digest of its JSON."""
-    return blake2b(json.dumps(prompt, ensure_ascii=False, separators=(",", ":")).encode(), digest_size=12).hexdigest()
+def prompt_digest(prompt: str, agent: str) -> str:
+    """How the product names a text prompt: a digest of its JSON, which for a graph is a message's."""
+    stored = {"messages": [{"type": "human", "data": {"content": prompt}}]} if agent == "graph" else prompt
+    return blake2b(json.dumps(stored, ensure_ascii=False, separators=(",", ":")).encode(), digest_size=12).hexdigest()
 
 
 @dataclass
@@ -115,7 +116,7 @@ def _outcome(turn: Seen, record: Record | None) -> Iterator[Violation]:
         yield Violation("lost turn", turn.turn, "a client was told that it is accepted; it has no record")
     if record is None:
         return
-    possible = {prompt_digest(prompt) for prompt in turn.prompts}
+    possible = {prompt_digest(prompt, turn.lane.rpartition("/")[2]) for prompt in turn.prompts}
     if record.prompt not in possible:
         yield Violation("ended without being accepted", turn.turn, "each call that had its prompt was refused")
     told = {call["prompt"] for n, call in turn.submits.items() if any(e["k"] == "accepted" for e in turn.ends[n])}
@@ -174,7 +175,7 @@ def _cancels(turn: Seen, record: Record | None) -> Iterator[Violation]:
 
 
 def _reason(turn: Seen, record: Record, lane: LaneLeft, *, interrupted: bool) -> Iterator[Violation]:
-    calls = [call for call in turn.submits.values() if prompt_digest(call["prompt"]) == record.prompt]
+    calls = [call for call in turn.submits.values() if prompt_digest(call["prompt"], call["agent"]) == record.prompt]
     if not calls:
         return
     if record.outcome == "cancelled":
