@@ -339,15 +339,16 @@ class LangChainAdapter:
 
     async def _superstep(self, work: StepWork[BaseMessage]) -> StepResult[BaseMessage]:
         context = await self._make_context(work.conversation)
+        committed = _blob_of(work.extras)
         if work.state is None:
             # What a provider remembers of a history that was made elsewhere may be of another one.
             live = max(int(str(work.extras.get("live", 0))), imported(work.entries))
-            step = Superstep(self._lane, work, context=context, live=live, state=_blob_of(work.extras))
+            step = Superstep(self._lane, work, context=context, live=live, state=None, committed=committed)
             given = opened_with(work.opening, self._prompt.decode(work.prompt, turn_id=work.turn_id))
             position = await step.begin(given, live=live)
         else:
             position, state = Position.from_bytes(work.state)
-            step = Superstep(self._lane, work, context=context, live=position.live, state=state)
+            step = Superstep(self._lane, work, context=context, live=position.live, state=state, committed=committed)
         steered = [(turn_id, self._prompt.decode(prompt, turn_id=turn_id)) for turn_id, prompt in work.steered]
         result = await step.run(position, steered)
         if result.done and self.text_window is not None:

@@ -65,14 +65,20 @@ class StateCodec(Codec):
         serde: a `strict_serializer`.
         history: the messages that values may hold.
         growing: whether what was encoded before is referred to, so that only all of it together can be decoded.
+        held: what was encoded elsewhere and is at hand whenever this is decoded: its parts are not encoded again.
     """
 
     def __init__(
-        self, serde: SerializerProtocol, history: Sequence[BaseMessage] = (), *, growing: bool = False
+        self,
+        serde: SerializerProtocol,
+        history: Sequence[BaseMessage] = (),
+        *,
+        growing: bool = False,
+        held: bytes | None = None,
     ) -> None:
         super().__init__(serde, owner="LangChainAdapter")
         self._growing = growing
-        self._known: dict[bytes, bytes] = {}
+        self._known: dict[bytes, bytes] = {} if held is None else dict(_parts_of(held))
         self._history = history
         self._named = {message.id: index for index, message in enumerate(history) if message.id is not None}
 
@@ -140,15 +146,10 @@ class StateCodec(Codec):
         Raises:
             StoreError: it was altered, or holds a type that is not on the allow-list.
         """
-        form, header, nodes, flat = unpackb(blob)
-        if form != _FORMAT:
-            raise StoreError(
-                f"a graph's state is stored in form {form}, which this version cannot read: upgrade laneway"
-            )
-        parts = dict(zip(flat[::2], flat[1::2], strict=True))
+        header, nodes, parts = _taken_apart(blob)
         if self._growing:
             self._known.update(parts)
-            parts = self._known
+        parts = {**self._known, **parts}
         values = [self.decode(Node(body, tuple(references)), parts) for body, references in nodes]
         return unpackb(header), values
 
@@ -177,6 +178,18 @@ class StateCodec(Codec):
                 "backup that has both"
             )
         return self._history[place]
+
+
+def _taken_apart(blob: bytes) -> tuple[bytes, list[Any], dict[bytes, bytes]]:
+    """The header of a blob, the nodes of its values, and the parts that it holds itself."""
+    form, header, nodes, flat = unpackb(blob)
+    if form != _FORMAT:
+        raise StoreError(f"a graph's state is stored in form {form}, which this version cannot read: upgrade laneway")
+    return header, nodes, dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _parts_of(blob: bytes) -> Mapping[bytes, bytes]:
+    return _taken_apart(blob)[2]
 
 
 def _header(saved: Saved, values: list[tuple[str, object]], *, without: str | None) -> dict[str, object]:

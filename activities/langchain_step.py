@@ -96,13 +96,18 @@ class LaneGraph:
         whole: Any = ensure_config(self.graph.config, cast("Any", self.config))
         return int(whole["recursion_limit"])
 
-    def load(self, blob: bytes | None, messages: Sequence[BaseMessage]) -> Spaces:
+    def load(self, blob: bytes | None, messages: Sequence[BaseMessage], *, held: bytes | None = None) -> Spaces:
         """What is stored of a graph's state, put together with its messages.
+
+        Args:
+            blob: as `dump` gave it; None where nothing is stored.
+            messages: the messages.
+            held: what `dump` was given.
 
         Raises:
             StoreError: it was altered, or holds a type that is not on the allow-list.
         """
-        spaces = {} if blob is None else StateCodec(self.serde, messages).load_spaces(blob)
+        spaces = {} if blob is None else StateCodec(self.serde, messages, held=held).load_spaces(blob)
         if messages or ROOT in spaces:
             root = spaces.setdefault(ROOT, [Saved(empty_checkpoint(), {"step": -1})])[-1]
             self.put_messages(root, messages)
@@ -114,13 +119,18 @@ class LaneGraph:
         values: dict[str, object] = graph.get_state({"configurable": {"thread_id": _NO_THREAD}}).values
         return values
 
-    def dump(self, spaces: Spaces, messages: Sequence[BaseMessage]) -> bytes:
+    def dump(self, spaces: Spaces, messages: Sequence[BaseMessage], *, held: bytes | None = None) -> bytes:
         """What `load` is given.
+
+        Args:
+            spaces: the state.
+            messages: the messages.
+            held: state that is stored elsewhere for as long as this is: what the two have in common is left out.
 
         Raises:
             SerializationFailed: the value of a channel cannot be stored.
         """
-        return StateCodec(self.serde, messages).dump_spaces(spaces, without=self.messages_key)
+        return StateCodec(self.serde, messages, held=held).dump_spaces(spaces, without=self.messages_key)
 
     def put_messages(self, root: Saved, messages: Sequence[BaseMessage]) -> None:
         """Have a checkpoint hold these messages."""
@@ -193,11 +203,19 @@ class Superstep:
         work: the step.
         context: LangGraph's runtime context.
         live: see `Position`.
-        state: the graph's state, as it was staged or committed last.
+        state: the graph's state, as it was staged last; None at the start of a turn.
+        committed: as it was committed last.
     """
 
     def __init__(
-        self, lane: LaneGraph, work: StepWork[BaseMessage], *, context: object, live: int, state: bytes | None
+        self,
+        lane: LaneGraph,
+        work: StepWork[BaseMessage],
+        *,
+        context: object,
+        live: int,
+        state: bytes | None,
+        committed: bytes | None,
     ) -> None:
         self._lane = lane
         self._work = work
@@ -206,7 +224,10 @@ class Superstep:
         # How many of its messages Redis has; None where it has another history.
         self._staged: int | None = len(work.history)
         self._shown = shown(work.history, live=live, asks=False)
-        self._saver = StepSaver(work.conversation, lane.load(state, self._shown.messages))
+        # The head does not move while the turn runs, so what is staged need not hold again what the head holds.
+        self._committed = committed
+        spaces = lane.load(committed if state is None else state, self._shown.messages, held=committed)
+        self._saver = StepSaver(work.conversation, spaces)
         given: Mapping[str, object] = lane.config.get("configurable") or {}
         self._config = {**lane.config, "configurable": {**given, "thread_id": work.conversation}}
         self._edited: EditOutcome[BaseMessage] | None = None
@@ -273,7 +294,8 @@ class Superstep:
         taken = root.metadata.get("step", 0) - position.origin
         # Not a continuation to LangGraph: see `langchain_run`.
         root.checkpoint["versions_seen"][UNSEEN] = dict(root.checkpoint["channel_versions"])
-        codec = StateCodec(self._lane.serde, [detached(one) for one in self._history.messages], growing=True)
+        known = [detached(one) for one in self._history.messages]
+        codec = StateCodec(self._lane.serde, known, growing=True, held=self._committed)
         listener = StepListener(self._work.emit, self._replay(codec, position.used))
         resumes = self._resumes(begun)
 
@@ -528,7 +550,7 @@ class Superstep:
             for name in run_values(lane.graph):
                 root.checkpoint["channel_values"].pop(name, None)
                 root.checkpoint["channel_versions"].pop(name, None)
-        spaces = lane.dump(self._saver.spaces, messages)
+        spaces = lane.dump(self._saver.spaces, messages, held=None if done else self._committed)
         result = replace(self._so_far(), usage=used)
         if not done:
             return replace(result, state=replace(position, used=used).to_bytes(spaces))
@@ -554,7 +576,9 @@ class Superstep:
         spaces = {name: self._saver.spaces[name][:length] for name, length in begun.items()}
         spaces[ROOT] = [replace(self._saver.root, writes={})]
         # What is kept of the superstep goes by the history as it is now.
-        state = replace(position, edited=True).to_bytes(self._lane.dump(spaces, self._history.messages))
+        state = replace(position, edited=True).to_bytes(
+            self._lane.dump(spaces, self._history.messages, held=self._committed)
+        )
         return replace(result, state=state)
 
 
