@@ -110,18 +110,21 @@ def _making(given: Any, *, is_anthropic: bool) -> Any:
 
 
 def _anthropic(own: Any, compaction: CompactionInForce) -> object:
-    edits = [edit for edit in (own or {}).get("edits") or [] if edit.get("type") != _ANTHROPIC_EDIT]
+    given = cast("dict[str, Any]", own or {})
+    listed = cast("list[dict[str, Any]]", given.get("edits") or [])
+    edits = [edit for edit in listed if edit.get("type") != _ANTHROPIC_EDIT]
     edit: dict[str, Any] = {"type": _ANTHROPIC_EDIT}
     if compaction.threshold is not None:
         edit["trigger"] = {"type": "input_tokens", "value": compaction.threshold}
-    return {**(own or {}), "edits": [*edits, edit]}
+    return {**given, "edits": [*edits, edit]}
 
 
 def _openai(own: Any, compaction: CompactionInForce) -> object:
     edit: dict[str, Any] = {"type": _BLOCK}
     if compaction.threshold is not None:
         edit["compact_threshold"] = compaction.threshold
-    return [*(one for one in own or [] if one.get("type") != _BLOCK), edit]
+    given = cast("list[dict[str, Any]]", own or [])
+    return [*(one for one in given if one.get("type") != _BLOCK), edit]
 
 
 def _since_compaction(messages: list[BaseMessage]) -> list[BaseMessage]:
