@@ -29,6 +29,7 @@ from laneway.activities.compacting import unchanged
 from laneway.activities.hooks import Hooks
 from laneway.activities.langchain_codec import MessageCodec
 from laneway.activities.langchain_compacting import compacted
+from laneway.activities.langchain_compaction import can_compact, check_threshold, let_models_compact
 from laneway.activities.langchain_contract import contract_of
 from laneway.activities.langchain_delegation import check_tools, delegate_tools
 from laneway.activities.langchain_editing import IMPORT, describe, imported
@@ -42,7 +43,7 @@ from laneway.activities.langchain_prompt import GraphPrompt
 from laneway.activities.langchain_state import StateCodec
 from laneway.activities.langchain_step import LaneGraph, Position, Superstep
 from laneway.activities.langchain_summary import LangChainText
-from laneway.activities.langchain_traits import traits_of
+from laneway.activities.langchain_traits import inner_models, traits_of
 from laneway.activities.langchain_window import check_prompt, opened_with, reply_of, text_of
 from laneway.activities.profiles import RunProfile
 from laneway.errors import ConfigurationError
@@ -63,6 +64,7 @@ __all__ = ["LangChainAdapter", "LangChainText"]
 _ALWAYS: Final[frozenset[Capability]] = frozenset(
     {"approval", "budgets", "compaction", "delegation", "history_processing", "hooks", "streaming", "tool_hooks"}
 )
+_COMPACTS: Final[frozenset[Capability]] = frozenset({"native_compaction"})
 _OF_A_FACTORY: Final[frozenset[Capability]] = frozenset({"profiles"})
 
 
@@ -176,6 +178,7 @@ class LangChainAdapter:
         self._models = [
             one.model for node in self.graph.nodes if node in self.model_nodes for one in models.get(node, ())
         ]
+        self._asked = [inner for model in self._models for inner in inner_models(model)]
         tools = {one.name: one for one in find(self.graph) if isinstance(one, BaseTool)}
         check_tools(self.delegates, tools, graph=self.graph.name)
         serde = strict_serializer(None, self._types(self._allowed_types))
@@ -258,7 +261,8 @@ class LangChainAdapter:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return _ALWAYS if self._factory is None else _ALWAYS | _OF_A_FACTORY
+        found = _ALWAYS if self._factory is None else _ALWAYS | _OF_A_FACTORY
+        return found | _COMPACTS if can_compact(self._asked) else found
 
     @property
     def retry_policy(self) -> RetryPolicy:
@@ -331,6 +335,9 @@ class LangChainAdapter:
 
     async def step(self, work: StepWork[BaseMessage]) -> StepResult[BaseMessage]:
         stop_sdk_retries()
+        let_models_compact()
+        if work.scope.compaction is not None:
+            check_threshold(self._asked, work.scope.compaction)
         try:
             return await self._superstep(work)
         except PrefixChanged as changed:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, cast
@@ -27,6 +27,7 @@ from laneway.activities.hooks import AfterModelRequest
 from laneway.activities.langchain_budget import GraphBudget, Sized
 from laneway.activities.langchain_checkpoint import ROOT, StepSaver, checkpoint_name
 from laneway.activities.langchain_codec import MessageCodec, detached
+from laneway.activities.langchain_compaction import compacted_at, compacting, receipt_of_compaction
 from laneway.activities.langchain_editing import DIALECT, NodeRequest, describe
 from laneway.activities.langchain_graphs import Graph
 from laneway.activities.langchain_growth import History, grown, has_open_calls, refuse_large_results, shown
@@ -45,7 +46,7 @@ from laneway.history.editing import EditOutcome, EditReceipt
 from laneway.history.model_calls import ModelCalls
 from laneway.history.prefix import receipts_of
 from laneway.history.records import TurnUsage
-from laneway.history.scopes import HistoryProcessingSettings, in_force
+from laneway.history.scopes import CompactionInForce, HistoryProcessingSettings, in_force
 from laneway.langgraph_encoder import Snapshot
 from laneway.langgraph_records import packb, unpackb
 
@@ -234,6 +235,8 @@ class Superstep:
         self._released: EditOutcome[BaseMessage] | None = None
         self._watch: PrefixWatch | None = None
         self._budget: GraphBudget | None = None
+        self._compacted: EditReceipt | None = None
+        self._compaction: CompactionInForce | None = None
         self._records = 0
         self._tools = ToolGate(work) if work.hooks.has("before_tool", "after_tool") else None
         self._took: list[str] = []
@@ -287,6 +290,7 @@ class Superstep:
             )
         model_id = self._lane.models[asking[0]].model_id if asking else ""
         if asking:
+            self._compaction = self._work.scope.compaction
             await self._work.hooks.before_model_request(
                 step=self._work.step, request_index=position.asked_models + 1, model_id=model_id
             )
@@ -348,15 +352,16 @@ class Superstep:
         if budget is not None:
             handlers.extend(budget.handlers)
         try:
-            await run_graph(
-                graph,
-                given,
-                self._config,
-                handlers,
-                resumes=resumes,
-                stream=lane.stream,
-                context=self._context,
-            )
+            with compacting(self._compaction):
+                await run_graph(
+                    graph,
+                    given,
+                    self._config,
+                    handlers,
+                    resumes=resumes,
+                    stream=lane.stream,
+                    context=self._context,
+                )
         except BaseException as error:
             await self._saver.given_up()
             if budget is not None:
@@ -524,6 +529,8 @@ class Superstep:
             took=tuple(self._took),
         )
         receipts = receipts_of((edited, self._released))
+        if self._compacted is not None:
+            receipts = (*receipts, self._compacted)
         if edited is None:
             return replace(result, edits=receipts)
         return replace(
@@ -537,11 +544,13 @@ class Superstep:
         lane, root = self._lane, self._saver.root
         done = not position.next
         before = {id(message) for message in self._history.messages}
+        known = {message.id for message in self._history.messages}
         kept = self._grow()
         messages = self._history.messages
         refuse_large_results([one for one in messages if id(one) not in before], lane.max_result_bytes)
         if not kept:
             position = replace(position, live=len(messages))
+        position = self._take_compaction(position, known)
         if self._watch is not None:
             position = replace(position, prefix=self._watch.after(messages))
         if self._budget is not None:
@@ -564,6 +573,17 @@ class Superstep:
         is_new = _version(root, lane.output.channel) != position.begun
         output = lane.output.find(_after(messages, position.asked), snapshot.values, is_new=is_new)
         return replace(result, done=True, extras=extras, output=output.value, output_in_history=output.value is None)
+
+    def _take_compaction(self, position: Position, known: Collection[str | None]) -> Position:
+        """Begin an epoch where an answer of this superstep brought a compaction by its provider."""
+        index = compacted_at(self._history.messages)
+        if index is None or self._history.messages[index].id in known:
+            return position
+        traits = next(iter(self._lane.models.values()), ModelTraits())
+        # `asked_models` counts the request that brought it by now.
+        request = replace(self._request(position, traits), request_index=position.asked_models)
+        self._compacted, self._staged = receipt_of_compaction(request, index, owner=self._lane.owner), None
+        return replace(position, live=index)
 
     def _waiting(
         self, snapshot: StateSnapshot, position: Position, begun: Mapping[str, int], used: TurnUsage
