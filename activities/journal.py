@@ -6,11 +6,16 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from hashlib import blake2b
 
-__all__ = ["UNCERTAIN", "ToolJournal"]
+__all__ = ["UNCERTAIN", "UNKNOWN_OUTCOME", "ToolJournal"]
 
 _BEGUN = "?"
 UNCERTAIN = "!"
 """How the keys of calls end whose outcome is unknown."""
+UNKNOWN_OUTCOME = (
+    "The outcome of this call of {name!r} is unknown: it was interrupted after it had begun, and may have taken "
+    "effect. It was not called again. Find out what it did before you go on."
+)
+"""What a model is told of such a call."""
 
 
 class ToolJournal:

@@ -36,6 +36,7 @@ from laneway.activities.langchain_editing import IMPORT, describe, imported
 from laneway.activities.langchain_graphs import Graph, all_graphs, compiled, find, models_of_nodes, response_types
 from laneway.activities.langchain_import import read_import, stored_import
 from laneway.activities.langchain_models import stop_sdk_retries
+from laneway.activities.langchain_once import calls_once, runs_once
 from laneway.activities.langchain_output import OutputFinder
 from laneway.activities.langchain_prefix import PrefixChanged, mark_stale
 from laneway.activities.langchain_profile import GraphFactory, made_under
@@ -180,6 +181,8 @@ class LangChainAdapter:
         ]
         self._asked = [inner for model in self._models for inner in inner_models(model)]
         tools = {one.name: one for one in find(self.graph) if isinstance(one, BaseTool)}
+        for one in tools.values():
+            runs_once(one)
         check_tools(self.delegates, tools, graph=self.graph.name)
         serde = strict_serializer(None, self._types(self._allowed_types))
         self._codec = MessageCodec(Leaves(serde, owner="LangChainAdapter"))
@@ -357,7 +360,8 @@ class LangChainAdapter:
             position, state = Position.from_bytes(work.state)
             step = Superstep(self._lane, work, context=context, live=position.live, state=state, committed=committed)
         steered = [(turn_id, self._prompt.decode(prompt, turn_id=turn_id)) for turn_id, prompt in work.steered]
-        result = await step.run(position, steered)
+        with calls_once(work.journal, self._lane.serde):
+            result = await step.run(position, steered)
         if result.done and self.text_window is not None:
             return replace(result, reply=reply_of(result, work.history))
         return result

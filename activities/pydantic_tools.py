@@ -31,7 +31,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from laneway.activities.archive import TurnArchive, too_large
 from laneway.activities.hooks import AfterTool, BeforeTool
-from laneway.activities.journal import ToolJournal
+from laneway.activities.journal import UNKNOWN_OUTCOME, ToolJournal
 from laneway.activities.pydantic_run import JSON_FORM, CallQueue
 from laneway.activities.pydantic_waiting import deferred_result, results_for
 from laneway.activities.retries import SerializationFailed
@@ -42,11 +42,6 @@ from laneway.history.records import EventKind, UncertainCall
 from laneway.history.requests import Answered
 
 __all__ = ["Emit", "LaneCapability", "ResultLimit", "StreamingLaneCapability"]
-
-_UNKNOWN = (
-    "The outcome of this call of {name!r} is unknown: it was interrupted after it had begun, and may have taken "
-    "effect. It was not called again. Find out what it did before you go on."
-)
 
 Emit = Callable[[EventKind, Mapping[str, object]], None]
 
@@ -168,7 +163,7 @@ class _JournaledToolset(WrapperToolset[Any]):
         if reason is None and _runs_once(tool):
             call = UncertainCall(name, ctx.tool_call_id or "", arguments.decode()[:2000])
             if not await self.journal.begin_once(key, call.to_json()):
-                reason = _UNKNOWN.format(name=name)
+                reason = UNKNOWN_OUTCOME.format(name=name)
         finished = await self._call(name, tool_args, ctx, tool) if reason is None else _Raised("failed", reason)
         if self.limit is not None and name != READ_TOOL:
             finished = await self.limit.kept(name, finished)
