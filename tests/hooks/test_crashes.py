@@ -90,9 +90,13 @@ class Lane:
     async def attempt(self, step: int, attempt: int) -> str:
         environment = ActivityEnvironment()
         environment.info = dataclasses.replace(environment.info, attempt=attempt)
-        steps = Steps(self.store, self._agents(), cache=HistoryCache(0))
+        agents = self._agents()
+        steps = Steps(self.store, agents, cache=HistoryCache(0))
         request = StepInput(self.key.conversation, "agent", self.key.contract, "turn", "d", step)
-        return (await environment.run(steps.step, request)).s
+        try:
+            return (await environment.run(steps.step, request)).s
+        finally:
+            await agents.close()  # what they hold open would be torn down in the middle of another test
 
     async def run(self, prompt: str, dies: str) -> list[str]:
         """Take a turn whose worker dies once; how each step ended, or `died`."""
