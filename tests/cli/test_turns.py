@@ -25,7 +25,7 @@ async def test_send_gives_all_of_a_result_as_json(laneway: CommandLine, worker: 
     """The output in the form that the agent's output type has in JSON."""
     done = await laneway("send", "shop.py", conversation_id, "pricer", "tea", "--turn-id", "t1", "--json")
     found = done.json()
-    assert set(found) == {"turn_id", "outcome", "output", "usage", "checkpoint", "steps"}
+    assert set(found) == {"turn_id", "outcome", "output", "usage", "checkpoint", "steps", "steered_into"}
     assert (found["turn_id"], found["outcome"]) == ("t1", "committed")
     assert found["output"] == {"product": "tea", "cents": 1250}
     assert found["checkpoint"]["epoch"] == 0

@@ -92,6 +92,7 @@ async def test_a_lane_is_shown_as_json_with_stable_keys(
         "queue": [],
         "cancelling": False,
         "waiting": [],
+        "steering": [],
     }
     (turn,) = found["turns"]
     assert set(turn) == {
