@@ -97,7 +97,18 @@ async def test_a_lane_is_shown_as_json_with_stable_keys(
     (turn,) = found["turns"]
     assert set(turn) == {
         *("number", "turn_id", "outcome", "started_at", "ended_at", "steps", "usage", "checkpoint", "output"),
-        *("output_in_history", "error", "attempts", "edits", "noops", "skips", "repairs", "uncertain", "children"),
+        *(
+            "output_in_history",
+            "error",
+            "attempts",
+            "edits",
+            "noops",
+            "skips",
+            "repairs",
+            "uncertain",
+            "children",
+            "steered_into",
+        ),
     }
     assert turn["output"] == {"product": "tea", "cents": 1250}
     assert turn["checkpoint"] == found["checkpoint"]
