@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from laneway.activities.telemetry import Telemetry
     from laneway.answers import Pending
     from laneway.app import Laneway
-    from laneway.client import Conversation, LaneStatus, LanewayClient
+    from laneway.client import LaneStatus, LanewayClient
+    from laneway.conversations import Conversation
     from laneway.errors import (
         BudgetExceeded,
         HistoryProcessingError,
@@ -80,7 +81,7 @@ _HOMES = {
     "CheckpointRef": "laneway.history.checkpoints",
     "ClearToolResultsProcessor": "laneway.history.processors",
     "CompactionReport": "laneway.history.compaction",
-    "Conversation": "laneway.client",
+    "Conversation": "laneway.conversations",
     "Delegation": "laneway.history.delegation",
     "Deny": "laneway.activities.hooks",
     "Edit": "laneway.activities.hooks",

@@ -25,7 +25,14 @@ from laneway.activities.telemetry import Instruments
 from laneway.errors import ConfigurationError, LanewayError, ServiceUnavailable
 from laneway.settings import ENV_PREFIX, Settings
 
-__all__ = ["PROBE_TIMEOUT", "check_redis", "connect_redis", "connect_temporal", "interceptors_of"]
+__all__ = [
+    "PROBE_TIMEOUT",
+    "check_redis",
+    "connect_redis",
+    "connect_temporal",
+    "interceptors_of",
+    "temporal_unavailable",
+]
 
 PROBE_TIMEOUT = timedelta(seconds=5)
 """How long a server may take to answer the first question."""
@@ -90,6 +97,11 @@ def interceptors_of(instruments: Instruments | None) -> Sequence[temporalio.clie
     except ImportError as error:
         raise ConfigurationError(f"telemetry needs `pip install 'laneway[otel]'`: {error}") from error
     return (TurnTracingInterceptor(instruments.tracer),)
+
+
+def temporal_unavailable(error: RPCError, what: str) -> ServiceUnavailable:
+    """What a call raises that Temporal did not take, once connected: what did not happen, and why."""
+    return ServiceUnavailable(f"{what}: {error.message} ({error.status.name}). Check {ENV_PREFIX}TEMPORAL_ADDRESS")
 
 
 async def connect_redis(settings: Settings) -> Redis:

@@ -35,7 +35,8 @@ from laneway.history.scopes import (
 )
 
 if TYPE_CHECKING:
-    from laneway.client import Conversation, LanewayClient
+    from laneway.client import LanewayClient
+    from laneway.conversations import Conversation
 
 __all__ = ["Call", "Scope", "ScopeSettings", "call_here", "frames_of", "profile_here", "scope_in_force", "where"]
 

@@ -162,7 +162,7 @@ async def test_a_turn_whose_submit_was_never_accepted_is_cancelled_for_good(
     await conversation.ask("agent", "first")
     await client.store.put_input(conversation.lane("agent"), "orphan", digest="d", prompt=b'"hello"', claim="dead")
     assert await conversation.turn("agent", "orphan").cancel() == "cancelled"
-    assert (await client._update(conversation.lane("agent"), QueuedTurn("orphan", "d"))).s == "new"
+    assert (await client.submissions.update(conversation.lane("agent"), QueuedTurn("orphan", "d"))).s == "new"
     assert (await conversation.ask("agent", "next")).output == "re: next"
     assert paced.asked == ["first", "next"]
 

@@ -97,7 +97,7 @@ async def test_a_turn_beyond_the_ledger_is_known_by_its_record(bench: Bench, con
     from laneway.activities.wire import QueuedTurn
 
     digest = next(record.prompt_digest for record in await client.turns(lane) if record.turn_id == "old")
-    receipt = await client._update(lane, QueuedTurn("old", digest))
+    receipt = await client.submissions.update(lane, QueuedTurn("old", digest))
     assert receipt.s == "new"
     assert (await conversation.ask("agent", "after")).output == "re: after"
     assert paced.asked.count("old") == 1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from laneway import Hooks, LanewayClient, RequestBudget, approve
-from laneway.client import Conversation
+from laneway.conversations import Conversation
 from laneway.errors import LaneBusy, TurnCancelled, TurnConflict, TurnFailed
 from laneway.turns import Turn
 

@@ -385,6 +385,6 @@ async def test_a_stored_form_that_no_version_reads_fails_the_turn_in_the_end(
     await store.put_input(lane, "turn", digest="d", prompt=b"hello")
     await redis.hset(names.turn("turn"), "m0", b"written by nobody")
     await bench.worker({"agent": echoing})
-    await client._update(lane, QueuedTurn("turn", "d"))
+    await client.submissions.update(lane, QueuedTurn("turn", "d"))
     record = await conversation.turn("agent", "turn").record()
     assert (record.outcome, record.error_type) == ("failed", "ValueError")

@@ -123,15 +123,7 @@ async def test_briefs_and_delegated_turns_write_nothing(bench: Bench, conversati
         lane = conversation.lane("agent")
         await conversation.ask("agent", "one")
         for options in (TurnOptions(is_brief=True), TurnOptions(depth=1)):
-            turn = await client.submit(
-                lane,
-                own.encode_prompt("Look it up."),
-                turn_id=None,
-                timeout=None,
-                when_busy="enqueue",
-                cancel_waiting=False,
-                options=replace(options),
-            )
+            turn = await client.submit(lane, own.encode_prompt("Look it up."), options=replace(options))
             await turn.result()
             assert said(running.server.requests[-1].body, "chat") == [
                 "user: one\nassistant: re one\n\nLook it up.",

@@ -1,0 +1,164 @@
+"""Submissions: how a client has lanes accept turns."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from temporalio.client import (
+    WithStartWorkflowOperation,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from laneway.activities.wire import LANE_WORKFLOW, SUBMIT_TURN, LaneInput, LaneLimits, QueuedTurn, SubmitReceipt
+from laneway.connect import temporal_unavailable
+from laneway.errors import LaneBusy, ServiceUnavailable, TurnConflict
+from laneway.history.lanes import LaneKey
+from laneway.history.options import TurnOptions
+from laneway.history.records import TurnRecord
+from laneway.turns import Turn
+
+if TYPE_CHECKING:
+    from laneway.client import LanewayClient
+
+__all__ = ["Submissions"]
+
+_ACCEPT_TIMEOUT = timedelta(seconds=30)
+# How long a lane waits for a worker that took its workflow task and died; Temporal's default is 10 s.
+_TASK_TIMEOUT = timedelta(seconds=5)
+_PAUSE_SECONDS = 0.02
+_LONGEST_PAUSE_SECONDS = 0.5
+# How Temporal answers while a lane completes or continues as new, while it has too much to do, or where it gave up the
+# workflow task that was to take the turn, as it does with one that would continue as new while something comes in.
+_PASSING = frozenset(
+    {
+        RPCStatusCode.NOT_FOUND,
+        RPCStatusCode.ABORTED,
+        RPCStatusCode.RESOURCE_EXHAUSTED,
+        RPCStatusCode.FAILED_PRECONDITION,
+    }
+)
+
+
+class Submissions:
+    """A client's submissions, which one lane accepts in the order in which they were made."""
+
+    def __init__(self, client: LanewayClient) -> None:
+        self._client = client
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._registered: set[str] = set()
+        # Tells this client's submits of a turn from another's.
+        self._claim = uuid4().hex[:8]
+        settings = client.settings
+        self._limits = LaneLimits(
+            queue=settings.queue_limit,
+            turns=settings.max_turns_per_run,
+            idle=settings.idle_timeout.total_seconds(),
+            heartbeat=settings.heartbeat_timeout.total_seconds(),
+            step=settings.step_timeout.total_seconds(),
+        )
+
+    async def submit(self, lane: LaneKey, queued: QueuedTurn, prompt: bytes, options: TurnOptions) -> Turn:
+        """Keep a turn's prompt, and have the turn accepted.
+
+        Raises:
+            LaneBusy, TurnConflict, ServiceUnavailable: see there.
+        """
+        turn_id, client = queued.id, self._client
+        async with self._locks.setdefault(lane.lane_id, asyncio.Lock()):
+            if lane.lane_id not in self._registered and not lane.is_once:
+                await client.store.register(lane)
+                self._registered.add(lane.lane_id)
+            watcher = client.watch.heard(client.store.names(lane).wake, turn_id)
+            known = await client.store.put_input(
+                lane,
+                turn_id,
+                digest=queued.p,
+                prompt=prompt,
+                claim=self._claim,
+                options=options.to_json(),
+            )
+            if isinstance(known, TurnRecord):
+                return Turn(client, lane, turn_id)
+            receipt = await self._accept(lane, queued)
+        # A turn that was accepted before may have ended before it was listened for.
+        return Turn(client, lane, turn_id, since=known, watcher=watcher if receipt.s == "new" else None)
+
+    async def _accept(self, lane: LaneKey, turn: QueuedTurn) -> SubmitReceipt:
+        try:
+            receipt = await self.update(lane, turn)
+        except WorkflowUpdateFailedError as error:
+            cause = error.cause
+            if isinstance(cause, ApplicationError) and cause.type == LaneBusy.code:
+                if cause.details and await self._client.store.record(lane, str(cause.details[0])) is not None:
+                    # The turn before it has ended, and its lane is about to hear of it.
+                    await asyncio.sleep(_PAUSE_SECONDS)
+                    return await self._accept(lane, turn)
+                await self._client.store.drop_input(lane, turn.id, claim=self._claim)
+                raise LaneBusy(
+                    f"the lane of conversation {lane.conversation!r} with agent {lane.agent!r} did not accept turn "
+                    f"{turn.id!r}: {cause.message}. Try again later"
+                ) from None
+            raise ServiceUnavailable(f"the lane did not accept turn {turn.id!r}: {cause}") from error
+        if receipt.s == "conflict":
+            raise TurnConflict(f"turn id {turn.id!r} was used with another prompt: give this prompt an id of its own")
+        return receipt
+
+    async def update(self, lane: LaneKey, turn: QueuedTurn) -> SubmitReceipt:
+        """Have the lane's workflow take the turn, through what passes by itself."""
+        refusal: RPCError | None = None
+        pause = _PAUSE_SECONDS
+        try:
+            async with asyncio.timeout(_ACCEPT_TIMEOUT.total_seconds()):
+                while True:
+                    start: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
+                        LANE_WORKFLOW,
+                        LaneInput(lane.conversation, lane.agent, lane.contract, self._limits),
+                        id=lane.workflow_id,
+                        task_queue=self._client.settings.task_queue,
+                        task_timeout=_TASK_TIMEOUT,
+                        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                    )
+                    try:
+                        temporal: Any = self._client.temporal  # its overload for names leaves types open
+                        receipt: SubmitReceipt = await temporal.execute_update_with_start_workflow(
+                            SUBMIT_TURN, turn, id=turn.id, start_workflow_operation=start, result_type=SubmitReceipt
+                        )
+                        return receipt
+                    except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+                        await _hear(start)
+                        if isinstance(error.__cause__, asyncio.CancelledError):
+                            # The SDK puts this in place of the cancellation of this very task, which has to end it.
+                            raise error.__cause__ from None
+                        # The server gave up waiting for a worker; it waits for this call's own end.
+                        refusal = None
+                        await asyncio.sleep(0.05)
+                    except RPCError as error:
+                        await _hear(start)
+                        if error.status not in _PASSING:
+                            raise temporal_unavailable(error, "Temporal did not take the turn") from error
+                        refusal = error
+                        await asyncio.sleep(pause)
+                        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        except TimeoutError:
+            limit, queue = f"{_ACCEPT_TIMEOUT.total_seconds():g} s", self._client.settings.task_queue
+            if refusal is not None:
+                what = f"Temporal did not take turn {turn.id!r} within {limit}"
+                raise temporal_unavailable(refusal, what) from refusal
+            raise ServiceUnavailable(
+                f"no worker accepted turn {turn.id!r} within {limit} on task queue {queue!r}. Start one "
+                "(`laneway worker APP`), then submit again with the same turn id"
+            ) from None
+
+
+async def _hear(start: WithStartWorkflowOperation[Any, Any]) -> None:
+    """Take what the SDK says of a failed start a second time, or asyncio would log that nobody did."""
+    with suppress(Exception, asyncio.CancelledError):
+        await start.workflow_handle()
