@@ -35,7 +35,11 @@ _PROBE_TIMEOUT = timedelta(seconds=2)
 _STOP_GRACE = timedelta(seconds=10)
 _POLL_S = 0.02
 _PORT_TRIES = 5
-_PORT_TAKEN = re.compile("address already in use", re.IGNORECASE)
+# The server's own port, or one that the Temporal server picks for its parts: it finds a free one, lets go of it and
+# binds it later, and crashes where an outgoing connection was given it meanwhile.
+_PORT_TAKEN = re.compile(
+    "address already in use|cannot assign requested address|failed assigning ephemeral port", re.IGNORECASE
+)
 _FIRST_PORT, _LAST_PORT = 20_000, 32_000
 
 
@@ -77,7 +81,7 @@ class EmbeddedServer(ABC):
                 self._child, self.port = child, port
                 return
             failure = self._describe(child, f"ended at once with exit code {child.exit_code}")
-            if not _PORT_TAKEN.search(child.log_tail(lines=50)):
+            if not _PORT_TAKEN.search(child.log_text()):
                 break
             wanted = self.port  # another process was faster: take another port, unless clients know this one
         raise ServiceUnavailable(failure)
@@ -124,7 +128,7 @@ class EmbeddedServer(ABC):
         return logs / f"{self.name}.log"
 
     def _describe(self, child: ChildProcess, what: str) -> str:
-        return f"the embedded {self.name} server {what}; read {child.log_path}, which ends in:\n{child.log_tail()}"
+        return f"the embedded {self.name} server {what}; read {child.log_path}, which says:\n{child.log_reason()}"
 
 
 class ValkeyServer(EmbeddedServer):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import re
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ __all__ = ["ChildProcess", "ProcessMark"]
 
 _LINUX: bool = platform.system() == "Linux"
 _POLL_S = 0.01
+_CRASH = re.compile(r"panic: |fatal error: ")
 _LOG_LIMIT_BYTES = 10_000_000
 
 # What the child runs before the server, in the same process: it asks the kernel for SIGKILL at the parent's death
@@ -105,12 +107,26 @@ class ChildProcess:
         """None while it runs; the negative signal number when a signal ended it."""
         return self._popen.poll()
 
-    def log_tail(self, *, lines: int = 5) -> str:
-        """The last lines that it wrote since it was started."""
+    def log_text(self) -> str:
+        """All that it wrote since it was started."""
         with self.log_path.open("rb") as log:
             log.seek(self._log_start)
-            text = log.read().decode(errors="replace")
-        return "\n".join(text.splitlines()[-lines:])
+            return log.read().decode(errors="replace")
+
+    def log_tail(self, *, lines: int) -> str:
+        """The last lines that it wrote since it was started."""
+        return "\n".join(self.log_text().splitlines()[-lines:])
+
+    def log_reason(self, *, lines: int = 5) -> str:
+        """Why it ended, in its own words: the first lines of a crash where there is one, else the last that it wrote.
+
+        What ends a Go program well may be followed by hundreds of lines of stacks.
+        """
+        said = self.log_text().splitlines()
+        crash = next((index for index, line in enumerate(said) if _CRASH.match(line)), None)
+        if crash is None:
+            return "\n".join(said[-lines:])
+        return "\n".join(said[max(crash - 1, 0) : crash + lines - 1])
 
     async def stop(self, *, grace: timedelta) -> None:
         """SIGTERM, then SIGKILL after `grace`; when cancelled, SIGKILL at once."""

@@ -16,7 +16,7 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -170,19 +170,38 @@ class Terminal:
     def press_ctrl_c(self) -> None:
         self.type("\x03")
 
+    def leave_by_ctrl_c(self) -> int:
+        """Press Ctrl-C at the prompt until the command ends, and return its exit code.
+
+        Python's `input()` may see the signal only at the next key, where it comes after the prompt is shown and before
+        the wait for a key begins.
+        """
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            with suppress(OSError):  # what Linux says at the end of a terminal
+                self.press_ctrl_c()
+            if self._read_to_the_end(10):
+                return self._process.wait(PATIENCE_S)
+        raise AssertionError(f"Ctrl-C did not end it: {self.shown!r}")
+
     def press_ctrl_d(self) -> None:
         self.type("\x04")
 
     def wait(self) -> int:
         """The exit code, once the command has ended."""
-        while select.select([self._descriptor], [], [], PATIENCE_S)[0]:
+        self._read_to_the_end(PATIENCE_S)
+        return self._process.wait(PATIENCE_S)
+
+    def _read_to_the_end(self, patience_s: float) -> bool:
+        """False where nothing more was shown for so long, and the terminal has not ended."""
+        while select.select([self._descriptor], [], [], patience_s)[0]:
             try:
                 if not (data := os.read(self._descriptor, 65536)):
-                    break
+                    return True
             except OSError:  # what Linux says at the end of a terminal
-                break
+                return True
             self.shown += _ANSI.sub("", data.decode(errors="replace"))
-        return self._process.wait(PATIENCE_S)
+        return False
 
 
 @contextmanager

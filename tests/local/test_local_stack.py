@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -151,10 +152,13 @@ async def test_leftover_servers_are_ended_and_other_processes_are_not(tmp_path: 
         "valkey": {"port": 1, "mark": {"pid": stranger.pid, "started": "at another time"}},
     }
     (tmp_path / "servers.json").write_text(json.dumps({"servers": records}))
-    async with LocalStack(tmp_path):
-        assert leftover.exit_code == -signal.SIGKILL
-        assert stranger.exit_code is None
-    stranger.kill()
+    try:
+        async with LocalStack(tmp_path):
+            assert leftover.exit_code == -signal.SIGKILL
+            assert stranger.exit_code is None
+    finally:
+        stranger.kill()
+        leftover.kill()
 
 
 async def test_a_port_taken_meanwhile_is_replaced(tmp_path: Path) -> None:
@@ -177,6 +181,39 @@ async def test_a_port_lost_at_the_last_moment_is_replaced(tmp_path: Path, monkey
     assert server.port != port
     assert server.child is not None
     server.kill()
+
+
+class _Crashing(ValkeyServer):
+    """Crashes at its first start as a Go program does that lost a port of its own: with many lines of stacks."""
+
+    starts = 0
+
+    def _argv(self, port: int) -> Sequence[str]:
+        self.starts += 1
+        crash = (
+            "echo 'listen tcp 127.0.0.1:4: bind: address already in use'; echo 'panic: no listener'; seq 300; exit 2"
+        )
+        return super()._argv(port) if self.starts > 1 else ["/bin/sh", "-c", crash]
+
+
+async def test_a_port_lost_far_up_in_the_log_is_replaced(tmp_path: Path) -> None:
+    """The Temporal server picks ports for its parts itself, and crashes where another process was faster."""
+    server = _Crashing(tmp_path)
+    try:
+        await server.start()
+        assert server.starts == 2
+    finally:
+        server.kill()
+
+
+async def test_a_crash_is_told_by_its_first_lines(tmp_path: Path) -> None:
+    """Not by the last of hundreds of lines of stacks."""
+    crash = "echo starting; echo 'panic: no such table'; seq 300"
+    child = ChildProcess(["/bin/sh", "-c", crash], log_path=tmp_path / "x.log", cwd=tmp_path)
+    while child.exit_code is None:
+        await asyncio.sleep(0.01)
+    assert child.log_reason(lines=3) == "starting\npanic: no such table\n1"
+    assert child.log_tail(lines=2) == "299\n300"
 
 
 async def test_a_server_that_cannot_start_shows_the_end_of_its_log(tmp_path: Path) -> None:
