@@ -22,6 +22,7 @@ from laneway.activities.turn_scope import TurnScope
 from laneway.activities.wire import StepInput
 from laneway.errors import CheckpointLost, ServiceUnavailable, UnknownAgent
 from laneway.history.cache import HeldHistory, HistoryCache
+from laneway.history.garbage import collection_paused
 from laneway.history.heads import Fence, LoadedTurn
 from laneway.history.lanes import LaneKey
 from laneway.history.options import TurnOptions
@@ -168,11 +169,9 @@ class Loading:
         size = held.size_bytes if turn.first else 0
         if turn.first and not turn.entries:
             return held
-        history = HeldHistory(
-            turn.head.checkpoint,
-            (*before, *(adapter.decode(entry.payload) for entry in turn.entries)),
-            (*known, *(EntryMetadata.from_stored(entry.metadata) for entry in turn.entries)),
-            size + size_of(turn.entries),
-        )
+        with collection_paused():
+            messages = (*before, *(adapter.decode(entry.payload) for entry in turn.entries))
+            entries = (*known, *(EntryMetadata.from_stored(entry.metadata) for entry in turn.entries))
+        history = HeldHistory(turn.head.checkpoint, messages, entries, size + size_of(turn.entries))
         self._cache.put(lane.lane_id, history)
         return history

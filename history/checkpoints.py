@@ -14,6 +14,7 @@ from hashlib import blake2b
 from typing import Self
 
 from laneway.errors import CheckpointCorrupt
+from laneway.history.garbage import collection_paused
 
 __all__ = ["DIGEST_BYTES", "EMPTY", "CheckpointRef", "StoredEntry", "chain", "decode_entries", "encode_entries"]
 
@@ -113,15 +114,16 @@ def decode_entries(encoded: Sequence[bytes], *, after: str, epoch: int, first_in
     """
     digest = bytes.fromhex(after)
     entries: list[StoredEntry] = []
-    for offset, blob in enumerate(encoded):
-        body = memoryview(blob)[DIGEST_BYTES:]
-        expected = chain(digest, body)
-        split = _LENGTH_BYTES + int.from_bytes(body[:_LENGTH_BYTES])
-        if blob[:DIGEST_BYTES] != expected or len(body) < split:
-            raise corrupt(epoch, first_index + offset)
-        digest = expected
-        metadata: Metadata = json.loads(bytes(body[_LENGTH_BYTES:split])) if split > _LENGTH_BYTES else {}
-        entries.append(StoredEntry(bytes(body[split:]), metadata))
+    with collection_paused():
+        for offset, blob in enumerate(encoded):
+            body = memoryview(blob)[DIGEST_BYTES:]
+            expected = chain(digest, body)
+            split = _LENGTH_BYTES + int.from_bytes(body[:_LENGTH_BYTES])
+            if blob[:DIGEST_BYTES] != expected or len(body) < split:
+                raise corrupt(epoch, first_index + offset)
+            digest = expected
+            metadata: Metadata = json.loads(bytes(body[_LENGTH_BYTES:split])) if split > _LENGTH_BYTES else {}
+            entries.append(StoredEntry(bytes(body[split:]), metadata))
     return entries
 
 

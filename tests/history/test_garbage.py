@@ -1,0 +1,45 @@
+"""Garbage collection held back: only within the block, and as it was before."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from laneway.history.checkpoints import StoredEntry, decode_entries, encode_entries
+from laneway.history.garbage import collection_paused
+
+
+def _fail_without_collection() -> None:
+    with collection_paused():
+        assert not gc.isenabled()
+        with collection_paused():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+        raise RuntimeError
+
+
+def test_it_is_off_within_the_block_and_on_after_it_whatever_happens():
+    with pytest.raises(RuntimeError):
+        _fail_without_collection()
+    assert gc.isenabled()
+
+
+def test_who_has_switched_it_off_finds_it_off():
+    gc.disable()
+    try:
+        with collection_paused():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_decoding_a_long_history_makes_no_full_collection():
+    """Each would look at all objects of the process."""
+    encoded, _ = encode_entries([StoredEntry(b"{}", {"r": str(at), "o": [["user"]]}) for at in range(20_000)], after="")
+    gc.collect()
+    before = gc.get_stats()[2]["collections"]
+    entries = decode_entries(encoded, after="", epoch=0)
+    assert gc.get_stats()[2]["collections"] == before
+    assert len(entries) == 20_000
