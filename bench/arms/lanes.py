@@ -18,6 +18,7 @@ from laneway import EventKind, Laneway, LanewayClient, PydanticAdapter, Settings
 from laneway.activities.adapter import Adapter
 from laneway.connect import connect_redis
 from laneway.history.lanes import LaneKey
+from laneway.history.processors import create_sliding_window_processor
 
 from bench.arms.base import Place
 from bench.arms.temporal_history import TurnWrites, writes_of
@@ -64,6 +65,10 @@ class Probe:
         return {
             "agent": PydanticAdapter(Agent(FunctionModel(answer(), model_name="bench"))),
             "tools": PydanticAdapter(self.agent_with_tools(0)),
+            "short": PydanticAdapter(
+                Agent(FunctionModel(answer(), model_name="bench")),
+                history_processor=create_sliding_window_processor(trigger=("messages", 40), keep=("messages", 20)),
+            ),
             "slow_tools": PydanticAdapter(self.agent_with_tools(0.05)),
             "stream": PydanticAdapter(
                 Agent(FunctionModel(stream_function=stream_answer(self.sent), model_name="bench"))
@@ -92,6 +97,10 @@ class Lanes:
     async def tool_turn(self, lane: str) -> None:
         await self._client.conversation(lane).ask("tools", PROMPT)
 
+    async def short_turn(self, lane: str) -> None:
+        """A turn whose history a processor keeps between 20 and 40 messages."""
+        await self._client.conversation(lane).ask("short", PROMPT)
+
     async def overlap(self, lane: str) -> bool:
         """Whether the two tools of a turn, which take 50 ms each, ran at the same time."""
         self._probe.spans.clear()
@@ -114,9 +123,9 @@ class Lanes:
         """What each turn wrote to Temporal's history, in order, over all runs of the lane's workflow."""
         return await writes_of(self._client.temporal, self._lane(lane, agent).workflow_id)
 
-    async def stored(self, lane: str) -> dict[str, int]:
+    async def stored(self, lane: str, agent: str = "agent") -> dict[str, int]:
         """The messages' own bytes; and what Redis' memory holds for the lane, by kind."""
-        key = self._lane(lane, "agent")
+        key = self._lane(lane, agent)
         store = self._client.store
         head = await store.head(key)
         own = sum([len(entry.payload) for entry in await store.history(key, head.checkpoint)])

@@ -28,10 +28,13 @@ def test_a_figure_that_could_not_be_measured_meets_nothing():
     assert spread_ms([]) == "–"
 
 
-def test_the_slope_is_that_of_the_line_through_the_values():
-    assert slope([5, 5, 5, 5]) == 0
-    assert slope([1, 3, 5, 7]) == pytest.approx(2)
-    assert slope([9]) == 0
+def test_the_slope_is_that_of_turns_with_as_many_events():
+    """Whether a turn shares a workflow task with the next one is no growth."""
+    assert slope([(11, 5), (11, 5), (11, 5)]) == 0
+    assert slope([(11, 1), (11, 3), (11, 5), (11, 7)]) == pytest.approx(2)
+    assert slope([(8, 100), (8, 100), (8, 100), (11, 150), (11, 150)]) == 0
+    assert slope([(8, 100), (11, 151), (8, 102), (11, 153)]) == pytest.approx(1)
+    assert slope([(11, 9)]) == 0
 
 
 def test_a_conversation_that_did_not_get_to_a_turn_has_no_time_there():
