@@ -26,6 +26,7 @@ from laneway.history.compaction import Compaction
 from laneway.history.editing import EditReceipt
 from laneway.history.origins import EntryMetadata
 from laneway.history.records import EventKind, TurnUsage
+from laneway.history.refusals import EarlierCalls
 from laneway.history.repair import ImportRepair
 from laneway.history.requests import Answered, PendingRequest
 from laneway.history.threads import TextWindow
@@ -135,6 +136,7 @@ class StepWork(Generic[M]):
         account: what the turn may spend. An adapter with the capability `budgets` asks it with `request` before each
             model request, tells it with `settle` what that took, and asks it with `tool_calls` before the calls of a
             response are made. Its own budget is its attribute `budget`.
+        earlier_calls: what became of the calls that history processors made before, for `ModelCalls`.
         answers: what the steps directly before it waited for, oldest first, each with its answer.
         steered: messages that came while the turn ran, oldest first: the turn id and the prompt of each. A step that is
             about to ask a model takes them in, as prompts of the user's that follow what was to be sent, and says so in
@@ -162,6 +164,7 @@ class StepWork(Generic[M]):
     opening: str = ""
     archive: TurnArchive | None = field(default=None, repr=False)
     account: TurnAccount = field(default_factory=TurnAccount, repr=False)
+    earlier_calls: EarlierCalls = field(default_factory=EarlierCalls, repr=False)
     answers: Sequence[Answered] = ()
     steered: Sequence[tuple[str, bytes]] = ()
     scope: ScopeInForce = field(default_factory=ScopeInForce)

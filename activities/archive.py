@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
-from laneway.errors import ToolOutputTooLarge
-from laneway.history.archival import READ_TOOL
+from laneway.errors import StoreFull, ToolOutputTooLarge
+from laneway.history.archival import READ_TOOL, ArchivePlan, HistoryArchiveSettings, plan_archive
 from laneway.history.archives import ArchivedItem, Archives
+from laneway.history.dialect import MessageDialect, MessageT
+from laneway.history.editing import EditRequest
 from laneway.history.heads import Fence
 
-__all__ = ["READ_CHARS", "TurnArchive", "too_large"]
+__all__ = ["READ_CHARS", "TurnArchive", "no_such", "put_exchanges", "too_large"]
+
+_log = logging.getLogger(__name__)
 
 READ_CHARS = 20_000
 """The most characters that one reading of an archive gives."""
@@ -43,7 +48,7 @@ class TurnArchive:
         """
         item = await self._archives.get(self._fence.lane, reference, turn_id=self._fence.turn_id)
         if item is None:
-            return f"There is no archive {reference!r} in this conversation. References look like ar-0123456789abcdef."
+            return no_such(reference)
         text = item.payloads[0].decode() if item.kind == "result" else render(item.payloads)
         if offset < 0 or (offset >= len(text) and offset):
             return f"offset={offset} is outside of archive {reference}: it has {len(text)} characters."
@@ -65,17 +70,61 @@ class TurnArchive:
         )
 
 
-def too_large(tool: str, size_bytes: int, limit: int, *, can_archive: bool = True) -> ToolOutputTooLarge:
+async def put_exchanges(
+    archive: TurnArchive | None,
+    dialect: MessageDialect[MessageT],
+    request: EditRequest[MessageT],
+    settings: HistoryArchiveSettings,
+    *,
+    encode: Callable[[MessageT], bytes],
+    given: int = 1,
+) -> tuple[ArchivePlan, str] | None:
+    """Store what may leave the history before a request; what that is and its reference, None where nothing may.
+
+    Args:
+        archive: the turn's.
+        dialect: what describes the messages.
+        request: the request that is about to be sent.
+        settings: when, and how much.
+        encode: the stored form of a message.
+        given: how many messages the turn's prompt is.
+    """
+    messages = request.messages
+    plan = plan_archive(
+        dialect,
+        messages,
+        request.entries,
+        settings,
+        turn_id=request.run_id or "",
+        estimated_tokens=request.estimated_tokens,
+        given=given,
+    )
+    if plan is None or archive is None:
+        return None
+    if request.binds_reasoning and any(map(dialect.bound_reasoning, messages[plan.start :])):
+        return None  # the provider would refuse what the running turn has thought since
+    item = ArchivedItem("exchanges", tuple(map(encode, messages[plan.start : plan.end])))
+    try:
+        return plan, await archive.put(item)
+    except StoreFull as error:
+        _log.warning("nothing was archived, and the history is as before: %s", error)
+        return None
+
+
+def no_such(reference: str) -> str:
+    """What a model is told of a reference that nothing has."""
+    return f"There is no archive {reference!r} in this conversation. References look like ar-0123456789abcdef."
+
+
+def too_large(tool: str, size_bytes: int, limit: int) -> ToolOutputTooLarge:
     """The error for a result that may not enter history, where it is not archived.
 
     Args:
         tool: whose.
         size_bytes: how large it is, as JSON.
         limit: how large it may be.
-        can_archive: whether the adapter could archive it.
     """
-    what = "raise the limit, or set history_archive, with which such results are archived for the model to read"
     return ToolOutputTooLarge(
-        f"tool {tool!r} returned {size_bytes} bytes, and max_tool_result_bytes is {limit}: return less, "
-        + (what if can_archive else "or raise the limit")
+        f"tool {tool!r} returned {size_bytes} bytes, and max_tool_result_bytes is {limit}: return less, raise the "
+        "limit, or set history_archive, with which such results are archived for the model to read"
     )

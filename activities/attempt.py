@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from laneway.activities.account import TurnAccount
 from laneway.activities.adapter import Adapter, StepResult
@@ -16,14 +16,18 @@ from laneway.activities.telemetry import StepTelemetry
 from laneway.activities.turn_hooks import TurnHooks
 from laneway.history.accounts import Accounts
 from laneway.history.checkpoints import CheckpointRef, StoredEntry
+from laneway.history.compaction import COMPACT_MARK
 from laneway.history.delegation import Kept
 from laneway.history.heads import Fence, LoadedTurn
 from laneway.history.options import TurnOptions
 from laneway.history.origins import EntryMetadata
 from laneway.history.records import StepAttempt, TurnTally
+from laneway.history.refusals import EarlierCalls, Refusals
 from laneway.history.threads import TextWindow
 
 __all__ = ["Attempt", "size_of"]
+
+_REFUSALS: Final = "refusals"
 
 
 @dataclass
@@ -85,6 +89,15 @@ class Attempt:
         budget = getattr(self.adapter, "budget", None)  # of those with the capability
         return TurnAccount(accounts, self.fence, budget=budget, options=options, batch=batch, above=above)
 
+    @property
+    def refusals(self) -> Refusals:
+        """What failed calls of history processors have left, as of the turns before."""
+        return Refusals.from_data(self.turn.head.extras.get(_REFUSALS))
+
+    def earlier_calls(self, *, now: float) -> EarlierCalls:
+        """What became of the calls of history processors, up to now; the time is in seconds since 1970."""
+        return EarlierCalls(self.tally.calls, self.refusals, now)
+
     # Results ----------------------------------------------------------------------------------------------------------
 
     def whole(self, result: StepResult[Any]) -> StepResult[Any]:
@@ -134,11 +147,15 @@ class Attempt:
             usage=result.usage, edits=result.edits, noops=result.noops, skips=result.skips, steered=taken
         )
 
-    def extras_with(self, result: StepResult[Any]) -> Mapping[str, object]:
-        """What the adapter keeps beside the history, and where kept conversations of children stand."""
-        extras = self.turn.head.extras if result.extras is None else result.extras
-        kept = self.kept
-        return {**extras, "kept": {one: child.to_data() for one, child in kept.items()}} if kept else extras
+    def extras_with(self, result: StepResult[Any], *, now: float) -> Mapping[str, object]:
+        """What is kept beside the history: the adapter's, kept conversations of children, and failed calls."""
+        extras = dict(self.turn.head.extras if result.extras is None else result.extras)
+        if kept := self.kept:
+            extras["kept"] = {one: child.to_data() for one, child in kept.items()}
+        is_asked_for = self.turn.fields["in"].startswith(COMPACT_MARK)
+        refusals = self.refusals.after(self.tally_with(result).calls, now=now, is_asked_for=is_asked_for)
+        extras.pop(_REFUSALS, None)
+        return {**extras, _REFUSALS: refusals.to_data()} if refusals.count else extras
 
 
 def size_of(entries: Sequence[StoredEntry]) -> int:

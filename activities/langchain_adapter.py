@@ -25,8 +25,10 @@ from langgraph.graph.state import CompiledStateGraph, StateGraph
 from langgraph.pregel import Pregel
 
 from laneway.activities.adapter import Capability, RetryPolicy, StepResult, StepWork
+from laneway.activities.arguments import check_arguments, one_processor
 from laneway.activities.compacting import unchanged
 from laneway.activities.hooks import Hooks
+from laneway.activities.langchain_archive import archive_tools, check_archival, readable
 from laneway.activities.langchain_codec import MessageCodec
 from laneway.activities.langchain_compacting import compacted
 from laneway.activities.langchain_compaction import can_compact, check_threshold, let_models_compact
@@ -48,13 +50,13 @@ from laneway.activities.langchain_traits import inner_models, traits_of
 from laneway.activities.langchain_window import check_prompt, opened_with, reply_of, text_of
 from laneway.activities.profiles import RunProfile
 from laneway.errors import ConfigurationError
+from laneway.history.archival import HistoryArchiveSettings
 from laneway.history.budget import RequestBudget
 from laneway.history.callbacks import callback_name
 from laneway.history.compaction import Compaction
 from laneway.history.context import HistoryProcessor, HistoryProcessorCondition
 from laneway.history.delegation import Delegation
 from laneway.history.origins import EntryMetadata
-from laneway.history.processors import compose
 from laneway.history.repair import ImportRepair
 from laneway.history.scopes import HistoryProcessingSettings, in_force
 from laneway.history.threads import TextWindow
@@ -98,15 +100,18 @@ class LangChainAdapter:
             be made with their tools, see `delegate_tools`; see docs/delegation.md.
         hooks: called around turns and model nodes; see docs/hooks.md.
         budget: what a turn's model requests and tool calls may take; see docs/budgets.md.
-        max_tool_result_bytes: how large a tool's result may be in history, as JSON; a larger one fails the turn. None
-            for any size.
         history: a text window with which turns begin in place of native history; see docs/windows.md.
+        history_archive: archives old tool exchanges of long turns, and tool results that are too large. The graph has
+            to be made with the tool that reads them, see `archive_tools`; see docs/archival.md. None for neither.
+        max_tool_result_bytes: how large a tool's result may be, as JSON, to enter history. A larger one is archived, or
+            fails the turn with ToolOutputTooLarge. None for any size.
 
     Raises:
-        ConfigurationError: `graph` is no graph, or is compiled with a checkpointer or with breakpoints; there is no
-            channel `messages_key` or `output_key`, or no node of a name in `model_nodes`; both `context` and
-            `context_factory` are given; or there is a condition and no processor. Under a profile also: the function
-            that makes the graph does not use what the profile says.
+        ConfigurationError: `graph` is no graph, or is compiled with a checkpointer or with breakpoints; an argument is
+            of another type than it has to be; there is no channel `messages_key` or `output_key`, or no node of a name
+            in `model_nodes`; both `context` and `context_factory` are given; there is a condition and no processor; or
+            the graph has not the tools of `delegates` or of `history_archive`. Under a profile also: the function that
+            makes the graph does not use what the profile says.
     """
 
     shortname = "langchain"
@@ -131,12 +136,23 @@ class LangChainAdapter:
         hooks: Hooks | None = None,
         budget: RequestBudget | None = None,
         history: TextWindow | None = None,
+        history_archive: HistoryArchiveSettings | None = None,
         max_tool_result_bytes: int | None = 100_000,
     ) -> None:
         if context is not None and context_factory is not None:
             raise ConfigurationError("LangChainAdapter takes `context` or `context_factory`, not both")
-        if history is not None and not isinstance(cast("object", history), TextWindow):
-            raise ConfigurationError(f"history={history!r} is no text window: give TextWindow(6), or None for native")
+        check_arguments(
+            type(self).__name__,
+            history=history,
+            history_archive=history_archive,
+            max_tool_result_bytes=max_tool_result_bytes,
+            budget=budget,
+            retry_policy=retry_policy,
+            hooks=hooks,
+            delegates=delegates,
+            condition=history_processor_condition,
+        )
+        processor = one_processor(type(self).__name__, history_processor)
         self._factory = None if isinstance(graph, StateGraph | Pregel) or not callable(graph) else graph
         self._messages_key = messages_key
         self._model_nodes = model_nodes
@@ -144,14 +160,13 @@ class LangChainAdapter:
         self._output_key = output_key
         self._allowed_types = tuple(allowed_types)
         self._stream = stream is not False
-        # Several run as one, in order.
-        processor = compose(*history_processor) if isinstance(history_processor, Sequence) else history_processor
         self.processing = HistoryProcessingSettings(processor, history_processor_condition)
         in_force([self.processing])
         self.delegates: Mapping[str, Delegation] = dict(delegates or {})
         self.hooks = hooks
         self.budget = budget
         self.text_window = history
+        self._archival = history_archive
         self._max_result_bytes = max_tool_result_bytes
         self._context = context
         self._context_factory = context_factory
@@ -184,6 +199,7 @@ class LangChainAdapter:
         for one in tools.values():
             runs_once(one)
         check_tools(self.delegates, tools, graph=self.graph.name)
+        check_archival(self._archival, tools, self.model_nodes, graph=self.graph.name)
         serde = strict_serializer(None, self._types(self._allowed_types))
         self._codec = MessageCodec(Leaves(serde, owner="LangChainAdapter"))
         self._lane = LaneGraph(
@@ -200,6 +216,7 @@ class LangChainAdapter:
             delegates=self.delegates,
             tools=frozenset(tools),
             max_result_bytes=self._max_result_bytes,
+            archival=self._archival,
         )
 
     def with_profile(self, profile: RunProfile) -> LangChainAdapter:
@@ -261,6 +278,14 @@ class LangChainAdapter:
             ConfigurationError: a name cannot be one, or two tools have the same.
         """
         return delegate_tools(delegates)
+
+    @staticmethod
+    def archive_tools() -> list[BaseTool]:
+        """The tool `read_archived`, by which the model reads what `history_archive` has archived.
+
+        To be given to the graph when it is made: `create_agent(model, tools=[…, *LangChainAdapter.archive_tools()])`.
+        """
+        return archive_tools()
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -360,7 +385,7 @@ class LangChainAdapter:
             position, state = Position.from_bytes(work.state)
             step = Superstep(self._lane, work, context=context, live=position.live, state=state, committed=committed)
         steered = [(turn_id, self._prompt.decode(prompt, turn_id=turn_id)) for turn_id, prompt in work.steered]
-        with calls_once(work.journal, self._lane.serde):
+        with calls_once(work.journal, self._lane.serde), readable(work.archive, self._codec):
             result = await step.run(position, steered)
         if result.done and self.text_window is not None:
             return replace(result, reply=reply_of(result, work.history))

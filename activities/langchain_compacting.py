@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, cast
 
 from langchain_core.language_models import BaseChatModel
@@ -14,6 +15,7 @@ from laneway.activities.adapter import StepResult, StepWork
 from laneway.activities.compacting import rewritten, unchanged
 from laneway.activities.langchain_checkpoint import ROOT
 from laneway.activities.langchain_editing import NodeRequest, describe
+from laneway.activities.langchain_framing import sent_prefix
 from laneway.activities.langchain_recorded import edit_once
 from laneway.activities.langchain_step import LaneGraph, with_calls
 from laneway.activities.langchain_traits import traits_of
@@ -63,7 +65,13 @@ async def compacted(
         history_version=f"{work.checkpoint}+{work.step}",
         live=live,
         model=traits_of(models),
-        calls=ModelCalls(work.journal, admit=work.account.admit, settle=work.account.settle),
+        calls=ModelCalls(
+            work.journal,
+            framing=lane.framings.get(work.lane_id),
+            prefix=partial(sent_prefix, work.history, live),
+            admit=work.account.admit,
+            settle=work.account.settle,
+        ),
     )
     outcome = await edit_once(
         request,

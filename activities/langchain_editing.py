@@ -39,6 +39,7 @@ __all__ = [
     "release",
     "request_of",
     "stamped",
+    "with_ids",
 ]
 
 DIALECT: Final = LangChainDialect()
@@ -190,7 +191,7 @@ async def edit(
     if processing.processor is None:
         return EditOutcome("unprocessed", request.messages, request.entries)
     outcome = await edit_history(DIALECT, request_of(request, owner=owner), processing)
-    return _with_ids(request, outcome)
+    return with_ids(request, outcome)
 
 
 def release(request: NodeRequest, *, owner: object, name: str, keep_open: bool = False) -> EditOutcome[BaseMessage]:
@@ -206,7 +207,8 @@ def release(request: NodeRequest, *, owner: object, name: str, keep_open: bool =
     return release_reasoning(DIALECT, request_of(request, owner=owner), name=name, keep_open=keep_open)
 
 
-def _with_ids(request: NodeRequest, outcome: EditOutcome[BaseMessage]) -> EditOutcome[BaseMessage]:
+def with_ids(request: NodeRequest, outcome: EditOutcome[BaseMessage]) -> EditOutcome[BaseMessage]:
+    """What came of a request's editing, with an id of its own for each new message of an accepted edit."""
     if outcome.verdict != "accepted":
         return outcome
     seed = f"{request.turn_id}\0{request.request_index}"
@@ -221,4 +223,4 @@ def _with_ids(request: NodeRequest, outcome: EditOutcome[BaseMessage]) -> EditOu
 
 
 def _is_added(entry: EntryMetadata) -> bool:
-    return all(origin.kind == "processor" for origin in entry.origins)
+    return all(origin.kind in ("archive", "processor") for origin in entry.origins)

@@ -8,9 +8,7 @@ from typing import cast
 from uuid import NAMESPACE_OID, uuid5
 
 from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolMessage
-from pydantic_core import to_json
 
-from laneway.activities.archive import too_large
 from laneway.activities.langchain_codec import detached
 from laneway.activities.langchain_editing import describe
 from laneway.activities.langchain_messages import response_id_of
@@ -18,7 +16,7 @@ from laneway.activities.langchain_request import request_form
 from laneway.activities.retries import SerializationFailed
 from laneway.history.origins import EntryMetadata
 
-__all__ = ["History", "Shown", "grown", "has_open_calls", "refuse_large_results", "shown"]
+__all__ = ["History", "Shown", "grown", "has_open_calls", "shown"]
 
 
 @dataclass(frozen=True)
@@ -148,21 +146,3 @@ def grown(
     length = len(before.messages)
     kept = sources[:length] == list(range(length)) and all(source is None for source in sources[length:])
     return History(messages, entries), kept
-
-
-def refuse_large_results(added: Sequence[BaseMessage], max_bytes: int | None) -> None:
-    """Keep results of tools that are too large out of history.
-
-    Args:
-        added: the messages that a superstep has added.
-        max_bytes: how large a result may be, as JSON; None for any size.
-
-    Raises:
-        ToolOutputTooLarge: one is larger.
-    """
-    for message in added if max_bytes is not None else ():
-        if isinstance(message, ToolMessage):
-            size = len(to_json(cast("object", message.content), fallback=repr, bytes_mode="base64"))
-            if size > cast("int", max_bytes):
-                name = message.name or message.tool_call_id
-                raise too_large(name, size, cast("int", max_bytes), can_archive=False)

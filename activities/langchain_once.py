@@ -24,6 +24,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.errors import GraphBubbleUp
 from pydantic_core import to_json
 
+from laneway.activities.from_threads import wait_for
 from laneway.activities.journal import UNKNOWN_OUTCOME, ToolJournal
 from laneway.errors import ConfigurationError
 from laneway.history.records import UncertainCall
@@ -94,17 +95,12 @@ class _Calls:
 
     def wait(self, call: Coroutine[Any, Any, T], tool: BaseTool) -> T:
         """Have the step's loop do something for a thread."""
-        try:
-            running: object = asyncio.get_running_loop()
-        except RuntimeError:
-            running = None
-        if running is self.loop:
-            call.close()
-            raise ConfigurationError(
-                f"tool {tool.name!r} must not run twice, and is called synchronously in an asynchronous node: call it "
-                "with ainvoke"
-            )
-        return asyncio.run_coroutine_threadsafe(call, self.loop).result()
+        return wait_for(
+            call,
+            self.loop,
+            refusal=f"tool {tool.name!r} must not run twice, and is called synchronously in an asynchronous node: call "
+            "it with ainvoke",
+        )
 
 
 _calls: ContextVar[_Calls | None] = ContextVar("laneway_calls_once", default=None)

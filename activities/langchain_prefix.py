@@ -20,6 +20,7 @@ from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
 from laneway.activities.langchain_editing import DIALECT, NodeRequest, release
+from laneway.activities.langchain_recorded import FIRST_RECORD
 from laneway.errors import HistoryProcessingValidationError
 from laneway.history.editing import EditOutcome
 from laneway.history.model_calls import CallJournal
@@ -30,8 +31,6 @@ __all__ = ["PrefixChanged", "PrefixWatch", "is_stale", "mark_stale", "prefix_of"
 
 
 _KEY: Final = "prefix"
-_FIRST_RECORD: Final = "g1"
-"""What the first task of a superstep that finished is kept under."""
 
 
 class PrefixChanged(BaseException):
@@ -107,7 +106,7 @@ async def mark_stale(journal: CallJournal, changed: PrefixChanged) -> None:
         HistoryProcessingValidationError: it was released already, and what is left does not fit either; or other tasks
             of the superstep have finished, which were given the history as it was.
     """
-    if is_stale(journal) or journal.finished(_FIRST_RECORD) is not None:
+    if is_stale(journal) or journal.finished(FIRST_RECORD) is not None:
         raise _refused(None)
     await journal.finish(_KEY, changed.prefix.encode())
 

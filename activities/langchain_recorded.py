@@ -22,9 +22,16 @@ from laneway.history.model_calls import CallJournal
 from laneway.history.origins import EntryMetadata
 from laneway.history.scopes import HistoryProcessingInForce
 
-__all__ = ["edit_once"]
+__all__ = ["FIRST_RECORD", "edit_once", "has_begun"]
 
 _KEY: Final = "edit"
+FIRST_RECORD: Final = "g1"
+"""What the first task of a superstep that finished is kept under."""
+
+
+def has_begun(journal: CallJournal) -> bool:
+    """Whether an attempt at the step has given its history to a processor, or to tasks that have finished."""
+    return journal.finished(_KEY) is not None or journal.finished(FIRST_RECORD) is not None
 
 
 async def edit_once(

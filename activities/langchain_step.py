@@ -11,6 +11,7 @@ from base64 import b64encode
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, Final, cast
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -23,14 +24,17 @@ from langgraph.pregel._checkpoint import empty_checkpoint
 from langgraph.types import StateSnapshot
 
 from laneway.activities.adapter import StepResult, StepWork
+from laneway.activities.framing import FramingMemory
 from laneway.activities.hooks import AfterModelRequest
+from laneway.activities.langchain_archive import archive_before, bounded
 from laneway.activities.langchain_budget import GraphBudget, Sized
 from laneway.activities.langchain_checkpoint import ROOT, StepSaver, checkpoint_name
 from laneway.activities.langchain_codec import MessageCodec, detached
 from laneway.activities.langchain_compaction import compacted_at, compacting, receipt_of_compaction
 from laneway.activities.langchain_editing import DIALECT, NodeRequest, describe
+from laneway.activities.langchain_framing import FramingWatch, GraphFraming, sent_prefix
 from laneway.activities.langchain_graphs import Graph
-from laneway.activities.langchain_growth import History, grown, has_open_calls, refuse_large_results, shown
+from laneway.activities.langchain_growth import History, grown, has_open_calls, shown
 from laneway.activities.langchain_models import told_apart
 from laneway.activities.langchain_output import OutputFinder
 from laneway.activities.langchain_prefix import PrefixWatch, is_stale, released
@@ -41,6 +45,7 @@ from laneway.activities.langchain_state import Saved, Spaces, StateCodec
 from laneway.activities.langchain_tools import HookStopped, ToolGate
 from laneway.activities.langchain_traits import ModelTraits
 from laneway.activities.langchain_waiting import requests_of, resume_with
+from laneway.history.archival import HistoryArchiveSettings
 from laneway.history.delegation import Delegation
 from laneway.history.editing import EditOutcome, EditReceipt
 from laneway.history.model_calls import ModelCalls
@@ -75,6 +80,9 @@ class LaneGraph:
         delegates: the agents that it can hand work to.
         tools: the names of the tools that are found in the graph.
         max_result_bytes: how large a tool's result may be in history, as JSON; None for any size.
+        archival: when tool exchanges of a running turn are archived; None for never. Results that are too large are
+            archived too then.
+        framings: what each lane's last request carried beside its history.
     """
 
     graph: Graph
@@ -90,6 +98,8 @@ class LaneGraph:
     delegates: Mapping[str, Delegation] = field(default_factory=dict[str, Delegation])
     tools: frozenset[str] = frozenset()
     max_result_bytes: int | None = None
+    archival: HistoryArchiveSettings | None = None
+    framings: FramingMemory[GraphFraming] = field(default_factory=FramingMemory[GraphFraming])
 
     @property
     def limit(self) -> int:
@@ -157,6 +167,7 @@ class Position:
         used: what the turn has used.
         prefix: what the history's reasoning was signed under; see `langchain_prefix`. None where nobody asks for that.
         framing: how many tokens the newest answer's request carried beside its messages; 0 where nobody has looked.
+        given: how many messages the turn's prompt was.
     """
 
     next: list[str] = field(default_factory=list[str])
@@ -169,6 +180,7 @@ class Position:
     used: TurnUsage = field(default_factory=TurnUsage)
     prefix: str | None = None
     framing: int = 0
+    given: int = 1
 
     def to_bytes(self, spaces: bytes) -> bytes:
         """The stored form, together with the graph's state."""
@@ -184,6 +196,7 @@ class Position:
             used,
             self.prefix,
             self.framing,
+            self.given,
         ]
         head = json.dumps(fields, separators=(",", ":"))
         return packb([head, spaces])
@@ -231,9 +244,11 @@ class Superstep:
         self._saver = StepSaver(work.conversation, spaces)
         given: Mapping[str, object] = lane.config.get("configurable") or {}
         self._config = {**lane.config, "configurable": {**given, "thread_id": work.conversation}}
+        self._archived: EditOutcome[BaseMessage] | None = None
         self._edited: EditOutcome[BaseMessage] | None = None
         self._released: EditOutcome[BaseMessage] | None = None
         self._watch: PrefixWatch | None = None
+        self._framing: FramingWatch | None = None
         self._budget: GraphBudget | None = None
         self._compacted: EditReceipt | None = None
         self._compaction: CompactionInForce | None = None
@@ -258,12 +273,13 @@ class Superstep:
             used=listener.used,
             prefix=cast("str | None", self._work.extras.get("prefix")),
             framing=int(str(self._work.extras.get("framing", 0))),
+            given=len(given.messages),
         )
 
     async def run(self, position: Position, steered: Sequence[tuple[str, GraphInput]] = ()) -> StepResult[BaseMessage]:
         """Run the nodes that are next; those that ask a model are given what came while the turn ran before."""
         if not position.next:
-            return self._result(await self._snapshot(), position, position.used)
+            return await self._result(await self._snapshot(), position, position.used)
         resume = resume_with(self._work)
         asking = [name for name in position.next if name in self._lane.models]
         if asking and not self._work.answers:
@@ -272,6 +288,7 @@ class Superstep:
             models = [self._lane.models[name] for name in asking]
             traits = replace(models[0], binds_reasoning=any(one.binds_reasoning for one in models))
             if not position.edited:
+                position = await self._archive(position, traits)
                 position = await self._edit(position, traits)
             if traits.binds_reasoning:
                 position = self._keep_prefix(position, traits)
@@ -290,6 +307,7 @@ class Superstep:
             )
         model_id = self._lane.models[asking[0]].model_id if asking else ""
         if asking:
+            self._framing = FramingWatch(self._lane.framings, self._work.lane_id, self._shown.messages)
             self._compaction = self._work.scope.compaction
             await self._work.hooks.before_model_request(
                 step=self._work.step, request_index=position.asked_models + 1, model_id=model_id
@@ -324,7 +342,7 @@ class Superstep:
             )
         self._settle(snapshot, step=self._work.step + 1)
         position = replace(position, next=list(snapshot.next), asked_models=position.asked_models + len(asking))
-        return self._result(snapshot, replace(position, edited=False), listener.used)
+        return await self._result(snapshot, replace(position, edited=False), listener.used)
 
     def _steer(self, position: Position, steered: Sequence[tuple[str, GraphInput]]) -> Position:
         """Let messages that came while the turn ran follow the history, in order, up to the first that cannot."""
@@ -344,8 +362,7 @@ class Superstep:
         graph = borrowed(lane.graph, self._saver, taken=taken)
         budget = self._budget
         handlers: list[BaseCallbackHandler] = [listener]
-        if self._watch is not None:
-            handlers.append(self._watch)
+        handlers += [one for one in (self._watch, self._framing) if one is not None]
         if self._tools is not None:
             graph = self._tools.guarded(graph)
             handlers.append(self._tools.watch)
@@ -405,21 +422,48 @@ class Superstep:
 
     # What the graph is shown ------------------------------------------------------------------------------------------
 
+    async def _archive(self, position: Position, traits: ModelTraits) -> Position:
+        """Let old tool exchanges of the turn give way to a checkpoint."""
+        lane, work = self._lane, self._work
+        if lane.archival is None:
+            return position
+        outcome = await archive_before(
+            self._request(position, traits),
+            lane.archival,
+            owner=lane.owner,
+            archived=work.archive,
+            journal=work.journal,
+            codec=lane.codec,
+            given=position.given,
+        )
+        self._archived = outcome
+        return position if outcome is None else self._rewritten(position, outcome)
+
     async def _edit(self, position: Position, traits: ModelTraits) -> Position:
         """Let the history processor in force edit what model nodes are about to read."""
         lane, work = self._lane, self._work
         processing = in_force([lane.processing, work.scope.processing])
         if processing.processor is None:
             return position
-        calls = ModelCalls(work.journal, admit=work.account.admit, settle=work.account.settle)
+        calls = ModelCalls(
+            work.journal,
+            framing=lane.framings.get(work.lane_id),
+            prefix=partial(sent_prefix, self._history.messages, position.live),
+            admit=work.account.admit,
+            settle=work.account.settle,
+            earlier=work.earlier_calls,
+        )
         request = replace(self._request(position, traits), calls=calls)
         outcome = await edit_once(request, processing, owner=lane.owner, journal=work.journal, codec=lane.codec)
         self._edited = outcome
-        used = with_calls(position.used, outcome.receipt)
+        return self._rewritten(replace(position, used=with_calls(position.used, outcome.receipt)), outcome)
+
+    def _rewritten(self, position: Position, outcome: EditOutcome[BaseMessage]) -> Position:
+        """Take up what an edit has made of the history."""
         if outcome.verdict != "accepted":
-            return replace(position, used=used)
+            return position
         self._history, self._staged = History(outcome.messages, outcome.entries), None
-        return replace(position, live=len(outcome.messages), used=used)
+        return replace(position, live=len(outcome.messages))
 
     def _request(self, position: Position, traits: ModelTraits) -> NodeRequest:
         work = self._work
@@ -442,10 +486,8 @@ class Superstep:
         """
         if is_stale(self._work.journal):
             outcome = released(self._request(position, traits), owner=self._lane.owner)
-            if outcome.verdict == "accepted":
-                self._released = outcome
-                self._history, self._staged = History(outcome.messages, outcome.entries), None
-                position = replace(position, live=len(outcome.messages))
+            self._released = outcome
+            position = self._rewritten(position, outcome)
         bound = {name for message in self._history.messages for name in DIALECT.bound_reasoning(message)}
         self._watch = PrefixWatch(position.prefix, bound)
         return position
@@ -528,7 +570,7 @@ class Superstep:
             usage=TurnUsage(),
             took=tuple(self._took),
         )
-        receipts = receipts_of((edited, self._released))
+        receipts = receipts_of((self._archived, edited, self._released))
         if self._compacted is not None:
             receipts = (*receipts, self._compacted)
         if edited is None:
@@ -540,14 +582,20 @@ class Superstep:
             skips=int(edited.verdict == "skipped"),
         )
 
-    def _result(self, snapshot: StateSnapshot, position: Position, used: TurnUsage) -> StepResult[BaseMessage]:
+    async def _result(self, snapshot: StateSnapshot, position: Position, used: TurnUsage) -> StepResult[BaseMessage]:
         lane, root = self._lane, self._saver.root
         done = not position.next
         before = {id(message) for message in self._history.messages}
         known = {message.id for message in self._history.messages}
         kept = self._grow()
+        self._history = await bounded(
+            self._history,
+            before,
+            max_bytes=lane.max_result_bytes,
+            archived=None if lane.archival is None else self._work.archive,
+            turn_id=self._work.turn_id,
+        )
         messages = self._history.messages
-        refuse_large_results([one for one in messages if id(one) not in before], lane.max_result_bytes)
         if not kept:
             position = replace(position, live=len(messages))
         position = self._take_compaction(position, known)

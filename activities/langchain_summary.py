@@ -5,23 +5,22 @@ It is offered to them when this module is imported, which the adapter does.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import dataclass
 from typing import Final
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from laneway.activities.adapter import RetryPolicy
+from laneway.activities.langchain_framing import GraphFraming
 from laneway.activities.langchain_messages import LangChainDialect
 from laneway.activities.langchain_models import IN_LANE_REQUEST, stop_sdk_retries, told_apart
 from laneway.activities.langchain_parts import pieces_of
 from laneway.activities.langchain_traits import inner_models, model_id_of
-from laneway.activities.retries import TransientFailure
+from laneway.activities.summary_requests import SUMMARY_RETRIES, SummaryRequests
 from laneway.history.estimation import estimate_message
-from laneway.history.model_calls import CallAnswer, CallFailed, CallUsage, ModelCalls
+from laneway.history.model_calls import CallAnswer, CallFailed, ModelCalls
 from laneway.history.processor_native import Line, LineKind, ModelSummarizer, SummaryRequest, offer_native_text
 
 __all__ = ["LangChainSummarizer", "LangChainText"]
@@ -40,76 +39,56 @@ class LangChainSummarizer:
     """
 
     model: BaseChatModel
-    retry_policy: RetryPolicy = field(
-        default=RetryPolicy(max_attempts=3, first_delay=timedelta(seconds=1), max_delay=timedelta(seconds=20))
-    )
+    retry_policy: RetryPolicy = SUMMARY_RETRIES
 
     async def summarize(self, request: SummaryRequest, calls: ModelCalls | None) -> CallAnswer:
-        """The model's answer to the request as a text.
+        """The model's answer.
 
         Raises:
             CallFailed: there is none, or it was cut off: what it leaves out would be lost.
         """
         stop_sdk_retries()
         model = model_id_of(self.model)
-        usage = CallUsage()
+        requests = SummaryRequests(calls, self.retry_policy, told_apart)
+        framing = None if calls is None else calls.framing
         try:
-            answer, requests = await self._answer([HumanMessage(request.text)], calls)
-            usage = _usage_of(answer, requests)
-            metadata = answer.response_metadata
-            for key in ("finish_reason", "stop_reason", "status"):
-                if metadata.get(key) in _CUT_OFF:
-                    raise ValueError(f"the summary of {model} was cut off ({metadata[key]})")
-        except _Refused as error:
-            raise CallFailed(error.cause, CallUsage(error.requests), model=model) from error
+            if request.prefix and isinstance(framing, GraphFraming) and framing.is_of(self.model):
+                asked = [*framing.opening, *request.prefix, HumanMessage(request.instruction)]
+                text = await self._text(requests, asked, framing)
+                if text.strip():
+                    return CallAnswer(text, model, requests.usage)
+                # It called tools instead. Asked about a text, it has none.
+            text = await self._text(requests, [HumanMessage(request.text)], None)
         except Exception as error:
-            raise CallFailed(error, usage, model=model) from error
-        return CallAnswer("\n".join(piece.text for piece in pieces_of(answer) if piece.kind == "text"), model, usage)
+            raise CallFailed(error, requests.usage, model=model) from error
+        return CallAnswer(text, model, requests.usage)
 
-    async def _answer(self, messages: list[BaseMessage], calls: ModelCalls | None) -> tuple[AIMessage, int]:
-        """The answer, and how many requests it took."""
-        delay, policy = self.retry_policy.first_delay, self.retry_policy
-        for attempt in range(1, policy.max_attempts + 1):
-            if calls is not None:
-                await calls.admit(sum(estimate_message(_DIALECT, message) for message in messages))
+    async def _text(self, requests: SummaryRequests, messages: list[BaseMessage], framing: GraphFraming | None) -> str:
+        options = {} if framing is None else framing.options_of(self.model)
+
+        async def ask() -> AIMessage:
             token = IN_LANE_REQUEST.set(True)
             try:
-                return await self.model.ainvoke(messages), attempt
-            except Exception as error:
-                told = told_apart(error)
-                if not isinstance(told, TransientFailure) or attempt == policy.max_attempts:
-                    raise _Refused(error, attempt) from error
-                wait = delay if told.retry_after is None else told.retry_after
-                if wait > policy.max_delay:
-                    raise _Refused(error, attempt) from error
+                return await self.model.ainvoke(messages, **options)
             finally:
                 IN_LANE_REQUEST.reset(token)
-            await asyncio.sleep(wait.total_seconds())
-            delay = min(delay * policy.backoff, policy.max_delay)
-        raise AssertionError("the last attempt returns or raises")
 
-
-class _Refused(Exception):
-    """No request was answered."""
-
-    def __init__(self, cause: Exception, requests: int) -> None:
-        super().__init__(str(cause))
-        self.cause = cause
-        self.requests = requests
-
-
-def _usage_of(answer: AIMessage, requests: int) -> CallUsage:
-    usage = answer.usage_metadata
-    if usage is None:
-        return CallUsage(requests)
-    details = usage.get("input_token_details", {})
-    return CallUsage(
-        requests,
-        usage["input_tokens"],
-        usage["output_tokens"],
-        details.get("cache_read", 0),
-        details.get("cache_creation", 0),
-    )
+        size = sum(estimate_message(_DIALECT, message) for message in messages)
+        answer = await requests.send(ask, tokens=size if framing is None else size + framing.tools_tokens)
+        if (used := answer.usage_metadata) is not None:
+            details = used.get("input_token_details", {})
+            requests.used(
+                input_tokens=used["input_tokens"],
+                output_tokens=used["output_tokens"],
+                cache_read_tokens=details.get("cache_read", 0),
+                cache_write_tokens=details.get("cache_creation", 0),
+            )
+        for key in ("finish_reason", "stop_reason", "status"):
+            if answer.response_metadata.get(key) in _CUT_OFF:
+                raise ValueError(
+                    f"the summary of {model_id_of(self.model)} was cut off ({answer.response_metadata[key]})"
+                )
+        return "\n".join(piece.text for piece in pieces_of(answer) if piece.kind == "text")
 
 
 class LangChainText:

@@ -28,15 +28,17 @@ from typing_extensions import TypeVar
 
 from laneway.activities import pydantic_contract
 from laneway.activities.adapter import Capability, RetryPolicy, StepResult, StepWork
+from laneway.activities.arguments import check_arguments, one_processor
 from laneway.activities.compacting import unchanged
+from laneway.activities.framing import FramingMemory, native_prefix
 from laneway.activities.hooks import Hooks
 from laneway.activities.profiles import RunProfile
 from laneway.activities.pydantic_archive import ArchiveReader, archive_before
 from laneway.activities.pydantic_budget import BudgetGate
 from laneway.activities.pydantic_compacting import compacted
 from laneway.activities.pydantic_compaction import can_compact, compaction_of
-from laneway.activities.pydantic_editing import Continuity, describe, edit, native_prefix, ties_reasoning
-from laneway.activities.pydantic_framing import FramingMemory, FramingWatch
+from laneway.activities.pydantic_editing import DIALECT, Continuity, describe, edit, ties_reasoning
+from laneway.activities.pydantic_framing import FramingWatch, RequestFraming
 from laneway.activities.pydantic_growth import Growth, text_of, usage_of
 from laneway.activities.pydantic_hooks import tell_answer
 from laneway.activities.pydantic_import import read_import, stored_import
@@ -55,7 +57,7 @@ from laneway.activities.pydantic_run import (
     restore,
     runs_tools,
 )
-from laneway.activities.pydantic_summary import Processors, PydanticText, is_cut_off, one_processor
+from laneway.activities.pydantic_summary import Processors, PydanticText, is_cut_off
 from laneway.activities.pydantic_tools import LaneCapability, ResultLimit, StreamingLaneCapability
 from laneway.activities.pydantic_waiting import allow_deferral, delegate_tools, requests_of
 from laneway.activities.retries import SerializationFailed
@@ -124,8 +126,9 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
             the lane contract; see docs/delegation.md.
 
     Raises:
-        ConfigurationError: `agent` is no agent, or has no model; both `deps` and `deps_factory` are given; there is a
-            condition and no processor; or the agent has a `ProcessHistory` capability beside the processor.
+        ConfigurationError: `agent` is no agent, or has no model; an argument is of another type than it has to be; both
+            `deps` and `deps_factory` are given; there is a condition and no processor; or the agent has a
+            `ProcessHistory` capability beside the processor.
     """
 
     shortname = "pydantic_ai"
@@ -157,8 +160,18 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
                 f"agent {agent.name or '(unnamed)'!r} has no model: give it one, since the model is part of the lane "
                 "contract"
             )
-        if history is not None and not isinstance(cast("object", history), TextWindow):
-            raise ConfigurationError(f"history={history!r} is no text window: give TextWindow(6), or None for native")
+        check_arguments(
+            type(self).__name__,
+            history=history,
+            history_archive=history_archive,
+            max_tool_result_bytes=max_tool_result_bytes,
+            budget=budget,
+            retry_policy=retry_policy,
+            hooks=hooks,
+            delegates=delegates,
+            condition=history_processor_condition,
+        )
+        processor = one_processor(type(self).__name__, history_processor)
         if deps is not None and deps_factory is not None:
             raise ConfigurationError("PydanticAdapter takes `deps` or `deps_factory`, not both")
         self.agent = agent
@@ -166,7 +179,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         self._deps_factory = deps_factory
         self._usage_limits = usage_limits
         self._budget = budget
-        self._framings = FramingMemory()
+        self._framings: FramingMemory[RequestFraming] = FramingMemory()
         self.delegates: Mapping[str, Delegation] = dict(delegates or {})
         self._delegate_tools = delegate_tools(self.delegates)
         self._retry_policy = retry_policy or RetryPolicy()
@@ -175,13 +188,12 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         self._archival = history_archive
         self._max_result_bytes = max_tool_result_bytes
         self.hooks = hooks
-        history_processor = one_processor(history_processor)
-        self.processing = HistoryProcessingSettings(history_processor, history_processor_condition)
+        self.processing = HistoryProcessingSettings(processor, history_processor_condition)
         in_force([self.processing])
-        if history_processor is not None:
+        if processor is not None:
             _check_single_processor(agent)
             warnings.warn(
-                f"the history processor {callback_name(history_processor)} rewrites what a provider may have cached: "
+                f"the history processor {callback_name(processor)} rewrites what a provider may have cached: "
                 "requests after an edit can cost more",
                 UserWarning,
                 stacklevel=2,
@@ -431,9 +443,10 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         calls = ModelCalls(
             work.journal,
             framing=self._framings.get(work.lane_id),
-            prefix=partial(native_prefix, messages),
+            prefix=partial(native_prefix, DIALECT, messages),
             admit=work.account.admit,
             settle=work.account.settle,
+            earlier=work.earlier_calls,
         )
         outcome = await edit(
             work,

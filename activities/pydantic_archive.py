@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,18 +16,15 @@ from pydantic_ai.models import Model
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 
 from laneway.activities.adapter import StepWork
-from laneway.activities.archive import TurnArchive
-from laneway.activities.pydantic_editing import DIALECT, describe, measured, request_of, ties_reasoning
+from laneway.activities.archive import TurnArchive, put_exchanges
+from laneway.activities.pydantic_editing import DIALECT, describe, measured, request_of
 from laneway.activities.pydantic_summary import PydanticText
-from laneway.errors import StoreFull
-from laneway.history.archival import READ_TOOL, HistoryArchiveSettings, archive, checkpoint_text, plan_archive
-from laneway.history.archives import ArchivedItem
+from laneway.history.archival import READ_TOOL, HistoryArchiveSettings, archive
 from laneway.history.editing import EditOutcome
 from laneway.history.origins import EntryMetadata
 
 __all__ = ["ArchiveReader", "archive_before"]
 
-_log = logging.getLogger(__name__)
 _TEXT = PydanticText()
 
 
@@ -60,22 +56,21 @@ async def archive_before(
         live: see `Continuity`.
     """
     whole, known = [*messages, request], [*entries, describe(request, work.turn_id)]
-    tokens = measured(whole, known, live).history_tokens
-    plan = plan_archive(DIALECT, whole, known, settings, turn_id=work.turn_id, estimated_tokens=tokens)
-    if plan is None or work.archive is None:
+    asked = request_of(
+        work,
+        owner=owner,
+        model=model,
+        messages=whole,
+        entries=known,
+        request_index=request_index,
+        estimated_tokens=measured(whole, known, live).history_tokens,
+    )
+    stored = await put_exchanges(work.archive, DIALECT, asked, settings, encode=encode)
+    if stored is None:
         return None
-    if ties_reasoning(model) and any(DIALECT.bound_reasoning(message) for message in whole[plan.start :]):
-        return None  # the provider would refuse what the running turn has thought since
-    gone = whole[plan.start : plan.end]
-    try:
-        reference = await work.archive.put(ArchivedItem("exchanges", tuple(map(encode, gone))))
-    except StoreFull as error:
-        _log.warning("nothing was archived, and the history is as before: %s", error)
-        return None
-    asked = request_of(work, owner=owner, model=model, messages=whole, entries=known, request_index=request_index)
-    results = [result for message in gone for result in _results(message)]
-    text = checkpoint_text(reference, plan.exchanges, results)
-    return archive(DIALECT, asked, plan, reference, text=text, user_text=_TEXT.user_text)
+    plan, reference = stored
+    results = [result for message in whole[plan.start : plan.end] for result in _results(message)]
+    return archive(DIALECT, asked, plan, reference, results=results, user_text=_TEXT.user_text)
 
 
 def _results(message: ModelMessage) -> list[tuple[str, str]]:

@@ -11,7 +11,8 @@ from pydantic_ai.models import Model
 
 from laneway.activities.adapter import StepResult, StepWork
 from laneway.activities.compacting import rewritten, unchanged
-from laneway.activities.pydantic_editing import describe, edit, native_prefix
+from laneway.activities.framing import native_prefix
+from laneway.activities.pydantic_editing import DIALECT, describe, edit
 from laneway.activities.pydantic_framing import RequestFraming
 from laneway.activities.pydantic_run import as_loaded
 from laneway.history.compaction import Compaction, compactor, why_not
@@ -53,7 +54,7 @@ async def compacted(
     calls = ModelCalls(
         work.journal,
         framing=framing,
-        prefix=partial(native_prefix, messages),
+        prefix=partial(native_prefix, DIALECT, messages),
         admit=work.account.admit,
         settle=work.account.settle,
     )

@@ -25,7 +25,7 @@ from laneway.history.model_calls import ModelCalls
 from laneway.history.origins import EntryMetadata
 from laneway.history.scopes import HistoryProcessingInForce
 
-__all__ = ["DIALECT", "Continuity", "describe", "edit", "measured", "native_prefix", "request_of", "ties_reasoning"]
+__all__ = ["DIALECT", "Continuity", "describe", "edit", "measured", "request_of", "ties_reasoning"]
 
 DIALECT = PydanticDialect()
 
@@ -170,21 +170,6 @@ def request_of(
         binds_reasoning=ties_reasoning(model),
         calls=calls,
     )
-
-
-def native_prefix(messages: Sequence[ModelMessage], shown: Sequence[object]) -> Sequence[ModelMessage] | None:
-    """The messages whose pieces a processor was shown first, if they are just those; else None."""
-    place = 0
-    for index, message in enumerate(messages):
-        if place == len(shown):
-            return messages[:index]
-        for piece in DIALECT.split(message):
-            if place == len(shown) or not DIALECT.is_native(one := shown[place]):
-                return None
-            if piece is not one and DIALECT.content(piece) != DIALECT.content(one):
-                return None
-            place += 1
-    return messages if place == len(shown) else None
 
 
 def ties_reasoning(model: Model) -> bool:

@@ -1,15 +1,9 @@
-"""What a lane's requests carried beside their messages, remembered while the worker lives.
-
-A summary that is asked of the conversation's own model finds its messages cached at the provider only if what comes
-before them is the same: tools, instructions, settings. They are known once the framework has prepared a request, and
-are no data: a worker that has not seen the lane asks without them.
-"""
+"""What a Pydantic AI run's requests carry beside their messages, seen once the framework has prepared one."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.models import Model, ModelRequestContext, ModelRequestParameters
@@ -18,11 +12,10 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext
 
+from laneway.activities.framing import FramingMemory
 from laneway.activities.pydantic_budget import framing_of
 
-__all__ = ["FramingMemory", "FramingWatch", "RequestFraming", "is_same_model"]
-
-_MAX_LANES: Final = 1000
+__all__ = ["FramingWatch", "RequestFraming", "is_same_model"]
 
 
 @dataclass(frozen=True)
@@ -39,28 +32,10 @@ class RequestFraming:
         return framing_of(self.parameters).total_tokens
 
 
-class FramingMemory:
-    """The framing of each lane's last request, of the lanes that were used last."""
-
-    def __init__(self) -> None:
-        self._held: OrderedDict[str, RequestFraming] = OrderedDict()
-
-    def get(self, lane_id: str) -> RequestFraming | None:
-        """What a lane's last request carried; None where this worker has seen none."""
-        return self._held.get(lane_id)
-
-    def put(self, lane_id: str, framing: RequestFraming) -> None:
-        """Remember it."""
-        self._held[lane_id] = framing
-        self._held.move_to_end(lane_id)
-        if len(self._held) > _MAX_LANES:
-            self._held.popitem(last=False)
-
-
 class FramingWatch(AbstractCapability[Any]):
     """Remembers what a lane's requests carry."""
 
-    def __init__(self, memory: FramingMemory, lane_id: str) -> None:
+    def __init__(self, memory: FramingMemory[RequestFraming], lane_id: str) -> None:
         super().__init__()
         self._memory = memory
         self._lane_id = lane_id

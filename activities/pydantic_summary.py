@@ -5,11 +5,9 @@ It is offered to them when this module is imported, which the adapter does.
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, cast
 
 from pydantic_ai.direct import model_request
@@ -43,28 +41,18 @@ from laneway.activities.adapter import RetryPolicy
 from laneway.activities.pydantic_framing import RequestFraming, is_same_model
 from laneway.activities.pydantic_messages import PydanticDialect
 from laneway.activities.pydantic_models import stop_sdk_retries, told_apart
-from laneway.activities.retries import TransientFailure
+from laneway.activities.summary_requests import SUMMARY_RETRIES, SummaryRequests
 from laneway.history.context import HistoryProcessor
 from laneway.history.estimation import estimate_message
-from laneway.history.model_calls import CallAnswer, CallFailed, CallUsage, ModelCalls
+from laneway.history.model_calls import CallAnswer, CallFailed, ModelCalls
 from laneway.history.processor_native import Line, ModelSummarizer, SummaryRequest, offer_native_text
-from laneway.history.processors import compose
 
-__all__ = ["Processors", "PydanticSummarizer", "PydanticText", "is_cut_off", "one_processor"]
+__all__ = ["Processors", "PydanticSummarizer", "PydanticText", "is_cut_off"]
 
 Processors: TypeAlias = HistoryProcessor[ModelMessage] | Sequence[HistoryProcessor[ModelMessage]]
 """A history processor, or several that run one after the other."""
 
 _DIALECT: Final = PydanticDialect()
-
-
-def one_processor(given: Processors | None) -> HistoryProcessor[ModelMessage] | None:
-    """The processor, or those of a list as one.
-
-    Raises:
-        ValueError: the list is empty.
-    """
-    return compose(*cast("Sequence[HistoryProcessor[ModelMessage]]", given)) if isinstance(given, Sequence) else given
 
 
 @dataclass(frozen=True)
@@ -77,9 +65,7 @@ class PydanticSummarizer:
     """
 
     model: Model | str
-    retry_policy: RetryPolicy = field(
-        default=RetryPolicy(max_attempts=3, first_delay=timedelta(seconds=1), max_delay=timedelta(seconds=20))
-    )
+    retry_policy: RetryPolicy = SUMMARY_RETRIES
 
     async def summarize(self, request: SummaryRequest, calls: ModelCalls | None) -> CallAnswer:
         """The model's answer.
@@ -89,19 +75,20 @@ class PydanticSummarizer:
         """
         model = infer_model(self.model)
         stop_sdk_retries(model)
-        asking = _Asking(model, self.retry_policy, calls)
+        requests = SummaryRequests(calls, self.retry_policy, told_apart)
         framing = None if calls is None else calls.framing
         try:
             if request.prefix and isinstance(framing, RequestFraming) and is_same_model(model, framing.model):
                 instruction = ModelRequest.user_text_prompt(request.instruction)
-                text = await asking.text([*cast("Sequence[ModelMessage]", request.prefix), instruction], framing)
+                prefix = cast("Sequence[ModelMessage]", request.prefix)
+                text = await _text(model, requests, [*prefix, instruction], framing)
                 if text.strip():
-                    return CallAnswer(text, model.model_id, asking.usage)
+                    return CallAnswer(text, model.model_id, requests.usage)
                 # It called tools instead. Asked about a text, it has none.
-            text = await asking.text([ModelRequest.user_text_prompt(request.text)], None)
+            text = await _text(model, requests, [ModelRequest.user_text_prompt(request.text)], None)
         except Exception as error:
-            raise CallFailed(error, asking.usage, model=model.model_id) from error
-        return CallAnswer(text, model.model_id, asking.usage)
+            raise CallFailed(error, requests.usage, model=model.model_id) from error
+        return CallAnswer(text, model.model_id, requests.usage)
 
 
 def is_cut_off(response: ModelResponse) -> bool:
@@ -109,57 +96,28 @@ def is_cut_off(response: ModelResponse) -> bool:
     return response.finish_reason in ("length", "content_filter", "error") or response.state != "complete"
 
 
-@dataclass
-class _Asking:
-    """The requests of one summary, and what they use."""
-
-    model: Model
-    retry_policy: RetryPolicy
-    calls: ModelCalls | None
-    usage: CallUsage = field(default_factory=CallUsage)
-
-    async def text(self, messages: list[ModelMessage], framing: RequestFraming | None) -> str:
-        response = await self._answer(messages, framing)
-        used, before = response.usage, self.usage
-        self.usage = CallUsage(
-            before.requests,
-            before.input_tokens + used.input_tokens,
-            before.output_tokens + used.output_tokens,
-            before.cache_read_tokens + used.cache_read_tokens,
-            before.cache_write_tokens + used.cache_write_tokens,
+async def _text(
+    model: Model, requests: SummaryRequests, messages: list[ModelMessage], framing: RequestFraming | None
+) -> str:
+    async def ask() -> ModelResponse:
+        if framing is None:
+            return await model_request(model, messages)
+        return await model_request(
+            model, messages, model_settings=framing.settings, model_request_parameters=framing.parameters
         )
-        if is_cut_off(response):
-            raise ValueError(
-                f"the summary of {self.model.model_id} was cut off ({response.finish_reason or response.state})"
-            )
-        return "\n".join(part.content for part in response.parts if isinstance(part, TextPart))
 
-    async def _answer(self, messages: list[ModelMessage], framing: RequestFraming | None) -> ModelResponse:
-        delay, policy = self.retry_policy.first_delay, self.retry_policy
-        size = sum(estimate_message(_DIALECT, message) for message in messages)
-        for attempt in range(1, policy.max_attempts + 1):
-            if self.calls is not None:
-                await self.calls.admit(size if framing is None else size + framing.tokens)
-            self.usage = replace(self.usage, requests=self.usage.requests + 1)
-            try:
-                if framing is None:
-                    return await model_request(self.model, messages)
-                return await model_request(
-                    self.model,
-                    messages,
-                    model_settings=framing.settings,
-                    model_request_parameters=framing.parameters,
-                )
-            except Exception as error:
-                told = told_apart(error)
-                if not isinstance(told, TransientFailure) or attempt == policy.max_attempts:
-                    raise
-                wait = delay if told.retry_after is None else told.retry_after
-                if wait > policy.max_delay:
-                    raise
-            await asyncio.sleep(wait.total_seconds())
-            delay = min(delay * policy.backoff, policy.max_delay)
-        raise AssertionError("the last attempt returns or raises")
+    size = sum(estimate_message(_DIALECT, message) for message in messages)
+    response = await requests.send(ask, tokens=size if framing is None else size + framing.tokens)
+    used = response.usage
+    requests.used(
+        input_tokens=used.input_tokens,
+        output_tokens=used.output_tokens,
+        cache_read_tokens=used.cache_read_tokens,
+        cache_write_tokens=used.cache_write_tokens,
+    )
+    if is_cut_off(response):
+        raise ValueError(f"the summary of {model.model_id} was cut off ({response.finish_reason or response.state})")
+    return "\n".join(part.content for part in response.parts if isinstance(part, TextPart))
 
 
 class PydanticText:

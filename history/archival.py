@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Final, Generic
 
 from laneway.errors import ConfigurationError
 from laneway.history.assembly import estimated, settle
@@ -37,6 +37,7 @@ READ_TOOL: Final = "read_archived"
 """The tool by which a model reads back what was archived."""
 
 _CHECKPOINT_TOKENS: Final = 150  # about what a checkpoint takes
+_OF_EDITING: Final = ("archive", "processor")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ def plan_archive(
     *,
     turn_id: str,
     estimated_tokens: int,
+    given: int = 1,
 ) -> ArchivePlan | None:
     """Find what may be archived before a request.
 
@@ -94,88 +96,97 @@ def plan_archive(
         settings: when, and how much.
         turn_id: the turn that runs; only exchanges of its own are archived.
         estimated_tokens: the size of the history.
+        given: how many messages the turn's prompt is.
     """
     if estimated_tokens < settings.threshold_tokens:
         return None
-    opening = next((index for index, entry in enumerate(entries) if entry.run_id == turn_id), None)
+    opening = next((index for index, entry in enumerate(entries) if _is_said(entry, turn_id)), None)
     if opening is None:
         return None
     tokens = [
         estimate_message(dialect, messages[index]) if entry.estimated_tokens is None else entry.estimated_tokens
         for index, entry in enumerate(entries)
     ]
-    end = _end(tokens, settings.preserve_recent_tokens)
+    end = _end(dialect, messages, tokens, settings.preserve_recent_tokens)
     best: ArchivePlan | None = None
     best_tokens = settings.minimum_reduction_tokens + _CHECKPOINT_TOKENS - 1
-    for plan in _runs(dialect, messages, entries, opening + 1, end):
+    history = _Loop(dialect, messages, entries, turn_id)
+    for plan in history.runs(opening + given, end):
         taken = sum(tokens[plan.start : plan.end])
         if taken > best_tokens:
             best, best_tokens = plan, taken
     return best
 
 
-def _end(tokens: Sequence[int], preserve: int) -> int:
-    """Index of the first message of the recent tail: at least the request and the answer that it is about."""
-    total, index = 0, len(tokens)
-    while index > 0 and (index > len(tokens) - 2 or total + tokens[index - 1] <= preserve):
+def _is_said(entry: EntryMetadata, turn_id: str) -> bool:
+    """Whether a message is the turn's own, and not what editing has put into the history meanwhile."""
+    return any(origin.run_id == turn_id and origin.kind not in _OF_EDITING for origin in entry.origins)
+
+
+def _end(
+    dialect: MessageDialect[MessageT], messages: Sequence[MessageT], tokens: Sequence[int], preserve: int
+) -> int:
+    """Index of the first message of the recent tail: at the latest the newest answer, which the request is about."""
+    total, index, has_answer = 0, len(tokens), False
+    while index > 0 and (not has_answer or total + tokens[index - 1] <= preserve):
         index -= 1
         total += tokens[index]
+        has_answer = has_answer or any(one.role == "model" for one in _facts(dialect, messages[index]))
     return index
 
 
-def _runs(
-    dialect: MessageDialect[MessageT],
-    messages: Sequence[MessageT],
-    entries: Sequence[EntryMetadata],
-    start: int,
-    end: int,
-) -> list[ArchivePlan]:
-    """The longest runs of whole exchanges that may go, in order."""
-    runs: list[ArchivePlan] = []
-    first, exchanges, index = start, 0, start
-    while index < end:
-        after = _exchange(dialect, messages, entries, index, end)
-        if after is None:
-            if exchanges:
-                runs.append(ArchivePlan(first, index, exchanges))
-            index += 1
-            first, exchanges = index, 0
-        else:
-            index, exchanges = after, exchanges + 1
-    if exchanges:
-        runs.append(ArchivePlan(first, index, exchanges))
-    return runs
+@dataclass(frozen=True)
+class _Loop(Generic[MessageT]):
+    """A history in which whole exchanges of one turn are looked for."""
 
+    dialect: MessageDialect[MessageT]
+    messages: Sequence[MessageT]
+    entries: Sequence[EntryMetadata]
+    turn_id: str
 
-def _exchange(
-    dialect: MessageDialect[MessageT],
-    messages: Sequence[MessageT],
-    entries: Sequence[EntryMetadata],
-    index: int,
-    end: int,
-) -> int | None:
-    """Where the exchange that begins at a message ends; None where none does that may go."""
-    calls = _facts(dialect, messages[index])
-    if len(calls) != 1 or calls[0].role != "model" or not calls[0].calls or not _may_go(calls[0], entries[index]):
-        return None
-    open_calls = list(calls[0].calls)
-    after = index + 1
-    while open_calls and after < end:
-        for fact in _facts(dialect, messages[after]):
-            if fact.role != "tool" or not _may_go(fact, entries[after]) or not set(fact.results) <= set(open_calls):
-                return None
-            for result in fact.results:
-                open_calls.remove(result)
-        after += 1
-    return None if open_calls else after
+    def runs(self, start: int, end: int) -> list[ArchivePlan]:
+        """The longest runs of whole exchanges that may go, in order."""
+        runs: list[ArchivePlan] = []
+        first, exchanges, index = start, 0, start
+        while index < end:
+            after = self._exchange(index, end)
+            if after is None:
+                if exchanges:
+                    runs.append(ArchivePlan(first, index, exchanges))
+                index += 1
+                first, exchanges = index, 0
+            else:
+                index, exchanges = after, exchanges + 1
+        if exchanges:
+            runs.append(ArchivePlan(first, index, exchanges))
+        return runs
+
+    def _exchange(self, index: int, end: int) -> int | None:
+        """Where the exchange that begins at a message ends; None where none does that may go."""
+        calls = _facts(self.dialect, self.messages[index])
+        if len(calls) != 1 or calls[0].role != "model" or not calls[0].calls or not self._may_go(calls[0], index):
+            return None
+        open_calls = list(calls[0].calls)
+        after = index + 1
+        while open_calls and after < end:
+            for fact in _facts(self.dialect, self.messages[after]):
+                if fact.role != "tool" or not self._may_go(fact, after):
+                    return None
+                for result in fact.results:
+                    if result not in open_calls:
+                        return None
+                    open_calls.remove(result)
+            after += 1
+        return None if open_calls else after
+
+    def _may_go(self, facts: EntryFacts, index: int) -> bool:
+        entry = self.entries[index]
+        is_record = facts.provider or facts.unfinished or facts.checkpoint or entry.is_archive
+        return not is_record and entry.run_id == self.turn_id
 
 
 def _facts(dialect: MessageDialect[MessageT], message: MessageT) -> list[EntryFacts]:
     return [dialect.facts(piece) for piece in dialect.split(message)]
-
-
-def _may_go(facts: EntryFacts, entry: EntryMetadata) -> bool:
-    return not (facts.provider or facts.unfinished or facts.checkpoint or entry.is_archive)
 
 
 def checkpoint_text(reference: str, exchanges: int, results: Sequence[tuple[str, str]]) -> str:
@@ -200,7 +211,7 @@ def archive(
     plan: ArchivePlan,
     reference: str,
     *,
-    text: str,
+    results: Sequence[tuple[str, str]],
     user_text: Callable[[str], MessageT],
 ) -> EditOutcome[MessageT]:
     """Put the checkpoint in place of what was archived.
@@ -210,9 +221,10 @@ def archive(
         request: the request that is about to be sent.
         plan: what was archived.
         reference: under what name.
-        text: the checkpoint.
+        results: the tool and the outcome of each call in it.
         user_text: makes a native message of a text.
     """
+    text = checkpoint_text(reference, plan.exchanges, results)
     origin = HistoryOrigin("archive", request.run_id, reference)
     before = view_of(dialect, request.messages, request.entries, request_index=request.request_index)
     messages = [*request.messages[: plan.start], user_text(text), *request.messages[plan.end :]]

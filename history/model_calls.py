@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from hashlib import blake2b
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Final, Literal, Protocol, Self
+
+from laneway.errors import ServiceUnavailable, StoreError
+from laneway.history.refusals import EarlierCalls
 
 __all__ = ["CallAnswer", "CallFailed", "CallJournal", "CallReceipt", "CallUsage", "ModelCalls"]
+
+_FAILED: Final = "!"
+"""How the keys of calls end that came to nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +73,15 @@ class CallReceipt:
     Attributes:
         purpose: what for: `summary`.
         model: the model, as its framework names it; None where a function of the application's was asked.
-        outcome: `answered`; `recorded` where an earlier attempt at the step was answered; `failed`.
+        outcome: `answered`; `recorded` where an earlier attempt at the step was answered; `failed`; `put_off` where
+            nothing was asked, since calls before it had failed.
         error: what went wrong.
         usage: what it used; it is part of the turn's usage.
     """
 
     purpose: str
     model: str | None
-    outcome: Literal["answered", "recorded", "failed"]
+    outcome: Literal["answered", "recorded", "failed", "put_off"]
     error: str | None = None
     usage: CallUsage = field(default_factory=CallUsage)
 
@@ -102,6 +109,9 @@ class ModelCalls:
         journal: the step's.
         prefix: finds the native messages that a conversation's requests begin with, where `messages`, as a processor
             sees them, are those; see `native_prefix`.
+        admit: asked before each request, with an estimate of it.
+        settle: told what an answer's input took.
+        earlier: what became of calls before this pass.
 
     Attributes:
         receipts: what was called, in order.
@@ -116,6 +126,7 @@ class ModelCalls:
         prefix: Callable[[Sequence[Any]], Sequence[Any] | None] = lambda messages: None,
         admit: Callable[[int], Awaitable[None]] | None = None,
         settle: Callable[[int], Awaitable[None]] | None = None,
+        earlier: EarlierCalls | None = None,
     ) -> None:
         self.receipts: list[CallReceipt] = []
         self.framing = framing
@@ -123,6 +134,7 @@ class ModelCalls:
         self._prefix = prefix
         self._admit = admit
         self._settle = settle
+        self._earlier = earlier or EarlierCalls()
 
     def native_prefix(self, messages: Sequence[Any]) -> Sequence[Any] | None:
         """The native messages, as the provider was sent them before, that a processor sees as `messages`.
@@ -140,22 +152,48 @@ class ModelCalls:
         if self._admit is not None:
             await self._admit(estimated_tokens)
 
-    async def once(self, purpose: str, asked: str, call: Callable[[], Awaitable[CallAnswer]]) -> str:
+    def is_put_off(self, purpose: str) -> bool:
+        """Whether nothing is to be asked for this now: it failed in this turn, or too lately in the lane's last ones.
+
+        It is told on a receipt, once a turn.
+        """
+        if self._earlier.is_told(purpose):
+            return True
+        why = self._earlier.why_put_off()
+        if why is not None:
+            self.receipts.append(CallReceipt(purpose, None, "put_off", why))
+        return why is not None
+
+    async def once(
+        self, purpose: str, asked: str, call: Callable[[], Awaitable[CallAnswer]], *, keeps_failure: bool = False
+    ) -> str:
         """The answer to a call: that of an earlier attempt at the step, else what `call` gives.
 
         Args:
             purpose: what for.
             asked: names the call by what it asks.
             call: makes it.
+            keeps_failure: whether a failure is the outcome as well, so that further attempts do not ask again.
 
         Raises:
-            Exception: whatever `call` raises; of a `CallFailed` its cause.
+            Exception: whatever `call` raises; of a `CallFailed` its cause; of an earlier attempt a `RuntimeError`.
         """
         digest = blake2b(asked.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
         key = self._journal.key(purpose, purpose, digest.encode())
         done = self._journal.finished(key)
         if done is None:
-            answer = await self._called(purpose, call)
+            if (failed := self._journal.finished(key + _FAILED)) is not None:
+                receipt = CallReceipt.from_values(json.loads(failed))
+                self.receipts.append(receipt)
+                raise RuntimeError(receipt.error)
+            try:
+                answer = await self._called(purpose, call)
+            except (StoreError, ServiceUnavailable):
+                raise  # of the step, not of the call
+            except Exception:
+                if keeps_failure:
+                    await self._journal.finish(key + _FAILED, json.dumps(astuple(self.receipts[-1])).encode())
+                raise
             # Journaled before it is used; where another attempt was faster, its answer stands.
             done = await self._journal.finish(key, answer.to_json())
             receipt = CallReceipt(purpose, answer.model, "answered", usage=answer.usage)

@@ -77,7 +77,9 @@ class SummarizationProcessor:
             earlier summary does not count, and always reaches the request whole.
         focus: what the summary should pay particular attention to, said after `summary_prompt`.
         on_failure: what a summary that cannot be made does: `"raise"` fails the turn, `"keep"` leaves the history as it
-            is and lets the turn go on. Neither changes anything.
+            is and lets the turn go on. Neither changes anything. What was kept is not asked for again in its turn, and
+            the lane's next turns wait before they ask: a minute, and twice as long with each further failure, up to a
+            quarter of an hour.
 
     Raises:
         ValueError: a size makes no sense (see `SlidingWindowProcessor`), `summary_prompt` has no place for the
@@ -124,7 +126,7 @@ class SummarizationProcessor:
             HistoryProcessingError: there is no summary, and `on_failure` is `"raise"`.
         """
         old = await self._cut.groups(ctx)
-        if not old:
+        if not old or self._is_put_off(ctx):
             return ctx.messages
         native = native_text(ctx)
         request = await self._request(ctx, native, old)
@@ -153,6 +155,9 @@ class SummarizationProcessor:
                 edited.extend(messages_of(ctx, group))
         return edited
 
+    def _is_put_off(self, ctx: HistoryProcessorContext[MessageT]) -> bool:
+        return self.on_failure == "keep" and ctx.calls is not None and ctx.calls.is_put_off("summary")
+
     async def _ask(
         self,
         ctx: HistoryProcessorContext[MessageT],
@@ -179,7 +184,8 @@ class SummarizationProcessor:
                 return (await ask()).text.strip()
             except CallFailed as error:
                 raise error.cause from None
-        return (await ctx.calls.once("summary", request, ask)).strip()
+        keeps_failure = self.on_failure == "keep"
+        return (await ctx.calls.once("summary", request, ask, keeps_failure=keeps_failure)).strip()
 
     def _failed(self, ctx: HistoryProcessorContext[MessageT], error: BaseException) -> list[MessageT]:
         if self.on_failure == "raise":

@@ -11,6 +11,7 @@ from typing import Literal, Self
 from laneway.history.checkpoints import CheckpointRef
 from laneway.history.delegation import ChildRef
 from laneway.history.editing import EditReceipt
+from laneway.history.model_calls import CallReceipt
 from laneway.history.repair import ImportRepair
 
 __all__ = ["EventKind", "LaneEvent", "Outcome", "StepAttempt", "TurnRecord", "TurnTally", "TurnUsage", "UncertainCall"]
@@ -101,6 +102,11 @@ class TurnTally:
             skips=self.skips + skips,
             steered=(*self.steered, *(one for one in steered if one not in self.steered)),
         )
+
+    @property
+    def calls(self) -> list[CallReceipt]:
+        """The model calls of its history processors."""
+        return [call for edit in self.edits for call in edit.calls]
 
     @property
     def taken(self) -> list[str]:

@@ -58,6 +58,8 @@ def receipt_row(number: int, edit: EditReceipt) -> Sequence[str]:
 
 def _call_words(call: CallReceipt) -> str:
     """A model call of a processor."""
+    if call.outcome == "put_off":
+        return f"{call.purpose} put off: {call.error}"
     tokens = f"{call.usage.input_tokens} → {call.usage.output_tokens} tokens"
     return f"{call.purpose} {call.outcome}, {tokens}" + (f", {call.error}" if call.error else "")
 
