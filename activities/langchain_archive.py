@@ -210,6 +210,6 @@ def check_archival(
         )
     if getattr(tools.get(READ_TOOL), "coroutine", None) is not _aread:
         raise ConfigurationError(
-            f"history_archive: the graph {graph!r} has no tool {READ_TOOL}, by which its model reads what was archived: "
+            f"history_archive: the graph {graph!r} has no tool {READ_TOOL}, by which its model reads what is archived: "
             "make it with tools=[…, *LangChainAdapter.archive_tools()]"
         )

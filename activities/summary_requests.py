@@ -16,9 +16,7 @@ __all__ = ["SUMMARY_RETRIES", "SummaryRequests"]
 
 T = TypeVar("T")
 
-SUMMARY_RETRIES: Final = RetryPolicy(
-    max_attempts=3, first_delay=timedelta(seconds=1), max_delay=timedelta(seconds=20)
-)
+SUMMARY_RETRIES: Final = RetryPolicy(max_attempts=3, first_delay=timedelta(seconds=1), max_delay=timedelta(seconds=20))
 """As the turn's own requests are retried, though not for as long."""
 
 

@@ -123,9 +123,7 @@ def _is_said(entry: EntryMetadata, turn_id: str) -> bool:
     return any(origin.run_id == turn_id and origin.kind not in _OF_EDITING for origin in entry.origins)
 
 
-def _end(
-    dialect: MessageDialect[MessageT], messages: Sequence[MessageT], tokens: Sequence[int], preserve: int
-) -> int:
+def _end(dialect: MessageDialect[MessageT], messages: Sequence[MessageT], tokens: Sequence[int], preserve: int) -> int:
     """Index of the first message of the recent tail: at the latest the newest answer, which the request is about."""
     total, index, has_answer = 0, len(tokens), False
     while index > 0 and (not has_answer or total + tokens[index - 1] <= preserve):

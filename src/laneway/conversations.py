@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
 from laneway.activities.capabilities import require
@@ -148,8 +148,8 @@ class Conversation:
         """
         if not is_whole(keep, least=1):
             raise InvalidInput(f"keep is {keep!r}: give a positive number of messages")
-        if focus is not None and not focus.strip():
-            raise InvalidInput("the focus is empty: give it some text, or leave it out")
+        if focus is not None and not (isinstance(cast("object", focus), str) and focus.strip()):
+            raise InvalidInput(f"the focus is {focus!r}: give it some text, or leave it out")
         lane = self.lane(agent)
         adapter = self._client.agents[agent]
         refuse_reentry(adapter)

@@ -20,8 +20,8 @@ from tests.editing.agents import LangChainRecorder, texts_of
 from tests.history.oracle import why_unsendable
 from tests.langchain.graphs import ScriptedModel
 
-SETTINGS = HistoryArchiveSettings(threshold_tokens=3_000, preserve_recent_tokens=700, minimum_reduction_tokens=1_000)
-ROUNDS = 20
+SETTINGS = HistoryArchiveSettings(threshold_tokens=1_800, preserve_recent_tokens=400, minimum_reduction_tokens=500)
+ROUNDS = 11
 
 Step = tuple[str, dict[str, Any], str] | str
 """A tool, its arguments and the call's id; or what is said."""

@@ -103,14 +103,14 @@ def test_exchanges_of_other_turns_are_not_touched(frame: Frame):
     """Not either where a processor has put a text of this turn's before them."""
     old = of(frame, [user("before"), *[m for n in range(6) for m in exchange(n)], ModelResponse([TextPart("done")])])
     now = of(frame, [user("go"), *exchange(7), *exchange(8)])
-    entries = described(frame, old, "earlier") + described(frame, now)
-    assert plan(frame, [*old, *now], entries, **SMALL) is None
     (summary,) = of(frame, [user("So far: little.")])
     written = EntryMetadata((HistoryOrigin("processor", TURN, "sums up"),), 10)
-    found = plan(frame, [summary, *old, *now], [written, *entries], **SMALL)
-    assert found is None
-    found = plan(frame, [summary, *old, *now], [written, *entries], preserve_recent_tokens=0, **SMALL)
-    assert found == ArchivePlan(len(old) + 2, len(old) + 4, 1)
+    for before, known in (([], []), ([summary], [written])):
+        messages = [*before, *old, *now]
+        entries = [*known, *described(frame, old, "earlier"), *described(frame, now)]
+        assert plan(frame, messages[:-2], entries[:-2], **SMALL) is None
+        start = len(messages) - 4
+        assert plan(frame, messages, entries, **SMALL) == ArchivePlan(start, start + 2, 1)
 
 
 @frames
@@ -135,8 +135,9 @@ def test_results_that_are_messages_of_their_own_stay_together():
 
     messages = [HumanMessage("go"), *parallel(0), *parallel(1), *parallel(2)]
     assert plan(LANGCHAIN, messages, preserve_recent_tokens=0, **SMALL) == ArchivePlan(1, 9, 2)
-    # Two of the second exchange's results would fit into the recent tail: then all of it stays.
-    assert plan(LANGCHAIN, messages, preserve_recent_tokens=1_400, threshold_tokens=1_500, **SMALL) == (
+    # One of the second exchange's results fits into the recent tail: then all of it stays.
+    recent = sum(one.estimated_tokens or 0 for one in described(LANGCHAIN, messages[8:]))
+    assert plan(LANGCHAIN, messages, preserve_recent_tokens=recent, threshold_tokens=recent + 1, **SMALL) == (
         ArchivePlan(1, 5, 1)
     )
     steered = [*messages, HumanMessage("and"), HumanMessage("quickly")]

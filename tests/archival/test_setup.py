@@ -70,7 +70,7 @@ async def test_outside_of_a_lane_the_tool_knows_no_archive():
 
 WRONG: dict[str, tuple[object, str]] = {
     "history": (6, r"history is 6 \(int\): give TextWindow\(6\)"),
-    "history_archive": ({"threshold_tokens": 9}, r"\(dict\): give HistoryArchiveSettings\(…\), or None for no archival"),
+    "history_archive": ({"threshold_tokens": 9}, r"\(dict\): give HistoryArchiveSettings\(…\), or None for no archi"),
     "budget": (1000, r"give RequestBudget\(…\), or None for no limit"),
     "retry_policy": (3, r"give RetryPolicy\(…\)"),
     "hooks": ([], r"give Hooks\(…\)"),
@@ -87,6 +87,7 @@ def test_an_argument_of_another_type_is_refused_where_it_is_given(adapter: str, 
     """With what to give in its place, in a turn of nobody's."""
     value, told = WRONG[name]
     options: Any = {name: value}
+    make: Any = PydanticAdapter if adapter == "PydanticAdapter" else LangChainAdapter
     with pytest.raises(ConfigurationError, match=told) as refused:
-        PydanticAdapter(Agent("test"), **options) if adapter == "PydanticAdapter" else LangChainAdapter(graph(), **options)
+        make(Agent("test") if make is PydanticAdapter else graph(), **options)
     assert str(refused.value).startswith(f"{adapter}: {name} is {value!r}")

@@ -18,8 +18,8 @@ from laneway.history.refusals import EarlierCalls, Refusals
 from tests.adapters.scripted import Plan
 from tests.editing.agents import AnyRecorder, LangChainRecorder, Recorder
 from tests.editing.test_crashes import EditedLane
-from tests.history.edits import request_for
 from tests.history.edits import edit as edited
+from tests.history.edits import request_for
 from tests.processors.passes import asked, user
 from tests.support.bench import Bench
 
