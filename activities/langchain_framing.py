@@ -54,7 +54,7 @@ class GraphFraming:
 
 
 class FramingWatch(BaseCallbackHandler):
-    """Remembers what a lane's requests carry beside its history.
+    """Remembers what a lane's requests carry beside its history, in place of what it carried before.
 
     Args:
         memory: where.
@@ -69,17 +69,15 @@ class FramingWatch(BaseCallbackHandler):
         self._memory = memory
         self._lane_id = lane_id
         self._shown = [(message.id, message.content) for message in shown]
+        memory.forget(lane_id)  # what it holds is of the request before
 
     def on_chat_model_start(self, serialized: dict[str, Any], messages: list[list[BaseMessage]], **kwargs: Any) -> None:
         parameters = cast("Mapping[str, Any]", kwargs.get("invocation_params") or {})
         for request in messages:
             opening = self._opening_of(request)
-            if opening is None:
-                continue  # of something else that the node asks
-            if _is_free(parameters):
+            # None of what else the node asks, or where it sends another history.
+            if opening is not None and _is_free(parameters):
                 self._memory.put(self._lane_id, GraphFraming(serialized, dict(parameters), opening))
-            else:
-                self._memory.forget(self._lane_id)
 
     def _opening_of(self, request: Sequence[BaseMessage]) -> tuple[BaseMessage, ...] | None:
         """What comes before the history in a request; None of one that does not carry the history as it is."""

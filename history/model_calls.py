@@ -17,7 +17,7 @@ from laneway.history.refusals import EarlierCalls
 
 __all__ = ["CallAnswer", "CallFailed", "CallJournal", "CallReceipt", "CallUsage", "ModelCalls"]
 
-_FAILED: Final = "!"
+_FAILED: Final = "#failed"
 """How the keys of calls end that came to nothing."""
 
 

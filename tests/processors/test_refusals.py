@@ -139,7 +139,7 @@ async def test_an_attempt_after_the_failure_does_not_ask_again(
     lane = RefusedLane(redis, settings.redis_prefix, Plan("text", ()))
     lane.recorder = recorder  # type: ignore[assignment]
     await lane.ask("t0", "q0")
-    lane.deaths = deaths
+    lane.deaths = list(deaths)
     record = await lane.ask("t1", "q1")
     assert (lane.deaths, record.outcome) == ([], "committed")
     assert lane.summarizer.asked == asked
