@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from laneway.activities.adapter import StepResult
@@ -32,6 +33,7 @@ def rewritten(
     extras: Mapping[str, object],
     usage: TurnUsage,
     receipt: EditReceipt,
+    before: int,
 ) -> StepResult[Any]:
     """A compaction that wrote the history anew.
 
@@ -40,8 +42,16 @@ def rewritten(
         entries: what is known of each of its messages.
         extras: what the adapter keeps beside it.
         usage: what the summary took.
-        receipt: the edit's.
+        receipt: the edit's, which counts what stood for a request too.
+        before: how many messages the history had.
     """
+    counted = replace(
+        receipt,
+        entries_before=before,
+        entries_after=len(messages),
+        groups_before=receipt.groups_before - 1,
+        groups_after=receipt.groups_after - 1,
+    )
     return StepResult(
         appended=(),
         rewritten=messages,
@@ -51,5 +61,5 @@ def rewritten(
         usage=usage,
         done=True,
         output=json.dumps({"compacted": True}),
-        edits=(receipt,),
+        edits=(counted,),
     )

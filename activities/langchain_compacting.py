@@ -96,4 +96,4 @@ async def compacted(
         spaces = lane.load(b64decode(blob), work.history)
         lane.put_messages(spaces[ROOT][-1], kept)
         extras["graph"] = b64encode(lane.dump(spaces, kept)).decode()
-    return rewritten(kept, entries, extras=extras, usage=usage, receipt=outcome.receipt)
+    return rewritten(kept, entries, extras=extras, usage=usage, receipt=outcome.receipt, before=len(work.history))

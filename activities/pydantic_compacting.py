@@ -77,7 +77,9 @@ async def compacted(
         return replace(unchanged(reason), usage=usage, edits=edits, noops=1)
     kept, kept_entries = _without_placeholder(outcome, work.turn_id)
     assert outcome.receipt is not None
-    return rewritten(kept, kept_entries, extras=work.extras, usage=usage, receipt=outcome.receipt)
+    return rewritten(
+        kept, kept_entries, extras=work.extras, usage=usage, receipt=outcome.receipt, before=len(work.history)
+    )
 
 
 def _without_placeholder(

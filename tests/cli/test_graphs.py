@@ -10,6 +10,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from laneway import LanewayClient, Settings
+from laneway.history.processor_summary import SUMMARY_OPENING
 
 from tests.cli.processes import CommandLine
 
@@ -66,3 +67,31 @@ async def test_an_exported_history_of_a_graph_imports_as_it_was(
     assert await client.conversation(other).messages("talker") == messages
     assert isinstance(messages[0], HumanMessage)
     assert (await client.conversation(other).ask("talker", "more")).output == "you said more"
+
+
+async def test_a_graphs_lane_is_compacted_and_it_is_said_what_happened(
+    laneway: CommandLine, client: LanewayClient, conversation_id: str
+):
+    """The graph's own model sums up; where there is nothing to sum up, and what cannot be asked for, is said."""
+    compact = ("compact", "graph_shop.py", conversation_id, "talker")
+    nothing = await laneway(*compact)
+    assert (nothing.code, nothing.out) == (0, "nothing was compacted: the lane has no history yet\n")
+    conversation = client.conversation(conversation_id)
+    for prompt in ("one", "two", "time"):
+        await conversation.ask("talker", prompt)
+    done = await laneway(*compact, "--focus", "numbers", "--turn-id", "c1")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("history edited by SummarizationProcessor: 8 → 5 messages")
+    found = (await laneway(*compact, "--turn-id", "c1", "--focus", "numbers", "--json")).json()
+    assert (found["turn_id"], found["compacted"], found["reason"]) == ("c1", True, None)
+    texts = [message.text for message in await conversation.messages("talker")]
+    assert texts[0].startswith(SUMMARY_OPENING)
+    assert texts[1:] == ["time", "let me look", "noon", "the clock says noon"]
+    assert (await conversation.ask("talker", "more")).output == "you said more"
+    for wrong in (("--keep", "0"), ("--focus", " ")):
+        refused = await laneway(*compact, *wrong)
+        assert refused.code == 2
+        assert wrong[0].removeprefix("--") in refused.err
+    unknown = await laneway("compact", "graph_shop.py", conversation_id, "nobody")
+    assert unknown.code != 0
+    assert "talker" in unknown.err, "the agents that there are"

@@ -42,7 +42,7 @@ async def test_the_graphs_own_model_sums_up_what_is_old(bench: Bench, conversati
         report = await conversation.compact("agent", focus="order numbers", turn_id="c1")
         assert report.compacted
         assert report.receipt is not None
-        assert (report.receipt.entries_before, report.receipt.entries_after) == (7, 4)
+        assert (report.receipt.entries_before, report.receipt.entries_after) == (6, 3)
         assert report.usage.requests == 1
         assert "Pay particular attention to: order numbers" in str(provider.server.requests[-1].body)
         texts = texts_of(await conversation.messages("agent"))

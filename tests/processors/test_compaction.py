@@ -40,7 +40,7 @@ async def test_the_agents_own_model_sums_up_what_is_old(bench: Bench, conversati
         report = await conversation.compact("agent", focus="order numbers", turn_id="c1")
         assert report.compacted
         assert report.receipt is not None
-        assert (report.receipt.entries_before, report.receipt.entries_after) == (7, 3)
+        assert (report.receipt.entries_before, report.receipt.entries_after) == (6, 2)
         assert report.usage.requests == 1
         asked = provider.server.requests[-1].body
         before = provider.server.requests[-2].body
