@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -58,7 +58,7 @@ _PACKAGES = (
 _SECONDS, _SMOKE_SECONDS, _LONG_SECONDS = 15 * 60.0, 300.0, 40 * 60.0
 
 
-async def measure(names: list[str], arms_named: list[str], sizes: Sizes, *, seconds: float, command: str) -> Report:
+async def measure(names: Sequence[str], arms_named: list[str], sizes: Sizes, *, seconds: float, command: str) -> Report:
     clock = Clock(seconds)
     versions = {name: version(name) for name in _PACKAGES}
     report = Report(sizes is SMOKE, command, versions=versions)
