@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from hashlib import blake2b
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from laneway.activities.account import TurnAccount
 from laneway.activities.archive import TurnArchive
@@ -39,8 +39,10 @@ __all__ = [
     "RetryPolicy",
     "StepResult",
     "StepWork",
+    "Typed",
     "Windowed",
     "digest_of",
+    "read_output",
 ]
 
 M = TypeVar("M")
@@ -79,6 +81,7 @@ class StepResult(Generic[M]):
         usage: what the turn has used so far.
         done: whether the turn has its output; then `appended` completes the history to commit.
         output: the output as JSON; None where `output_in_history`.
+        output_type: names the output's type, for an adapter that is `Typed`.
         output_in_history: the output is the text of the history's last message.
         rewritten: the whole history, where the framework or an edit changed what was stored: a new cache epoch.
         entries: what is known of each message of `appended`, or of `rewritten`; None to describe them.
@@ -97,6 +100,7 @@ class StepResult(Generic[M]):
     done: bool = False
     output: str | None = None
     output_in_history: bool = False
+    output_type: str | None = None
     rewritten: Sequence[M] | None = None
     entries: Sequence[EntryMetadata] | None = None
     extras: Mapping[str, object] | None = None
@@ -271,6 +275,14 @@ class Compacting(Protocol[M]):
         ...
 
 
+class Typed(Protocol):
+    """What an adapter has besides whose results name the type of their output."""
+
+    def decode_typed(self, output: str, output_type: str) -> object:
+        """A turn's output, of the named type."""
+        ...
+
+
 class Windowed(Protocol):
     """What an adapter has besides where it can begin turns with a text window."""
 
@@ -282,6 +294,13 @@ class Windowed(Protocol):
     def text_of_prompt(self, prompt: bytes) -> str:
         """The text of a stored prompt, as the thread keeps it."""
         ...
+
+
+def read_output(adapter: Adapter[Any], output: str | None, output_type: str | None) -> object:
+    """A turn's output out of its record or its last step's result, where it is not in the history."""
+    if output_type is None:
+        return adapter.decode_output(output or "null")
+    return cast("Typed", adapter).decode_typed(output or "null", output_type)
 
 
 def digest_of(contract: Mapping[str, object]) -> str:

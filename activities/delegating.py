@@ -16,6 +16,7 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from laneway.activities.account import TurnAccount
+from laneway.activities.adapter import read_output
 from laneway.activities.agents import Agents
 from laneway.activities.wire import Awaited, ChildTurn
 from laneway.errors import DelegationFailed, InvalidInput
@@ -195,7 +196,7 @@ class Delegating:
     async def _output(self, child: ChildRef, record: TurnRecord) -> object:
         adapter: Any = self._agents[child.lane.agent]
         if not record.output_in_history:
-            return adapter.decode_output(record.output or "null")
+            return read_output(adapter, record.output, record.output_type)
         assert record.checkpoint is not None
         entry = await self._store.entry(child.lane, record.checkpoint)
         return adapter.output_of(adapter.decode(entry.payload))

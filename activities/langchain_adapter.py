@@ -359,6 +359,9 @@ class LangChainAdapter:
     def decode_output(self, output: str) -> object:
         return self._lane.output.decode(output)
 
+    def decode_typed(self, output: str, output_type: str) -> object:
+        return self._lane.output.decode(output, output_type)
+
     # Steps ------------------------------------------------------------------------------------------------------------
 
     async def step(self, work: StepWork[BaseMessage]) -> StepResult[BaseMessage]:

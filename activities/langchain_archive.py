@@ -12,11 +12,11 @@ from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
-from pydantic_core import to_json
+from pydantic_core import PydanticSerializationError, to_json
 
 from laneway.activities.archive import TurnArchive, no_such, put_exchanges, too_large
 from laneway.activities.from_threads import wait_for
@@ -119,7 +119,7 @@ async def bounded(
     for place, message in enumerate(messages):
         if id(message) in known or not isinstance(message, ToolMessage) or message.name == READ_TOOL:
             continue
-        result = to_json(cast("object", message.content), fallback=repr, bytes_mode="base64")
+        result = _as_json(message.content)
         if len(result) <= max_bytes:
             continue
         tool = message.name or message.tool_call_id
@@ -129,6 +129,13 @@ async def bounded(
         messages[place] = message.model_copy(update={"content": text})
         entries[place] = describe(messages[place], turn_id)
     return History(messages, entries)
+
+
+def _as_json(content: object) -> bytes:
+    try:
+        return to_json(content, fallback=repr, bytes_mode="base64")
+    except PydanticSerializationError:  # of a lone surrogate, which is stored as an escape
+        return json.dumps(content, default=repr).encode()
 
 
 # The tool -------------------------------------------------------------------------------------------------------------

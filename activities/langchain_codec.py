@@ -33,6 +33,7 @@ from pydantic import ValidationError
 
 from laneway.activities.retries import SerializationFailed
 from laneway.errors import StoreError
+from laneway.history.stored_json import compact_json
 from laneway.langgraph_serde import Leaves, strict_serializer
 
 __all__ = ["MessageCodec", "detached"]
@@ -78,7 +79,7 @@ class MessageCodec:
         Raises:
             SerializationFailed: it is of a class of the application's own, or something in it cannot be stored.
         """
-        return _dumped(self.to_json(message))
+        return compact_json(self.to_json(message))
 
     def decode(self, payload: bytes) -> BaseMessage:
         """The message that `encode` was given.
@@ -181,12 +182,3 @@ def _said(message: BaseMessage) -> list[tuple[str, object]]:
         said.append((key, cast("object", value)))
     said.extend((message.model_extra or {}).items())
     return said
-
-
-def _dumped(value: object) -> bytes:
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        # Half of a surrogate pair, as a model that was cut can answer it: only as an escape has it a form.
-        return json.dumps(value, separators=(",", ":")).encode()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Union
+from typing import Final
 
 from langchain_core.messages import BaseMessage, HumanMessage
-from pydantic import TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import PydanticSerializationError
 
+from laneway.activities.outputs import OutputForm
 from laneway.activities.retries import SerializationFailed
+from laneway.errors import StoreError
 
 __all__ = ["Output", "OutputFinder"]
 
@@ -24,9 +25,11 @@ class Output:
 
     Attributes:
         value: as JSON; None where it is the text of the history's last message.
+        type: names the type of a structured response.
     """
 
     value: str | None
+    type: str | None = None
 
 
 @dataclass(frozen=True)
@@ -59,26 +62,34 @@ class OutputFinder:
         """
         value = values.get(self.channel)
         if self.key is not None or (is_new and value is not None):
-            return Output(self._as_json(value))
+            return self._stored(value)
         for index in range(len(said) - 1, -1, -1):
             if not isinstance(said[index], HumanMessage) and said[index].text:
                 return Output(None if index == len(said) - 1 else json.dumps(str(said[index].text)))
         return Output('""')
 
-    def decode(self, output: str) -> object:
-        """The output that was stored, of its type where that is known."""
+    def decode(self, output: str, output_type: str | None = None) -> object:
+        """The output that was stored, of its type where that is known.
+
+        Raises:
+            StoreError: its type does not take it back.
+        """
         if self.key is None and self.types:
-            type_: Any = Union[tuple(self.types)]  # noqa: UP007
-            adapter: TypeAdapter[Any] = TypeAdapter(type_)
             try:
-                return adapter.validate_json(output)
-            except ValidationError:
-                pass  # text, of a turn that came to no structured response
+                return self._form.decode(output, output_type)
+            except StoreError:
+                if output_type is not None:
+                    raise
+                # Text, of a turn that came to no structured response.
         return json.loads(output)
 
-    def _as_json(self, value: object) -> str:
+    @property
+    def _form(self) -> OutputForm:
+        return OutputForm(() if self.key is not None else self.types)
+
+    def _stored(self, value: object) -> Output:
         try:
-            return to_json(value, bytes_mode="base64").decode()
+            return Output(*self._form.encode(value))
         except (PydanticSerializationError, ValueError, TypeError, RecursionError) as error:
             raise SerializationFailed(
                 f"the output, a {type(value).__name__} in channel {self.channel!r}, cannot be stored: {error}. Outputs "

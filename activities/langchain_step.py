@@ -620,7 +620,14 @@ class Superstep:
             extras["framing"] = position.framing
         is_new = _version(root, lane.output.channel) != position.begun
         output = lane.output.find(_after(messages, position.asked), snapshot.values, is_new=is_new)
-        return replace(result, done=True, extras=extras, output=output.value, output_in_history=output.value is None)
+        return replace(
+            result,
+            done=True,
+            extras=extras,
+            output=output.value,
+            output_in_history=output.value is None,
+            output_type=output.type,
+        )
 
     def _take_compaction(self, position: Position, known: Collection[str | None]) -> Position:
         """Begin an epoch where an answer of this superstep brought a compaction by its provider."""

@@ -23,7 +23,7 @@ from pydantic_ai.models.instrumented import InstrumentationSettings
 from pydantic_ai.run import AgentRun
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import RequestUsage, UsageLimits
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import PydanticSerializationError
 from typing_extensions import TypeVar
 
 from laneway.activities import pydantic_contract
@@ -32,6 +32,7 @@ from laneway.activities.arguments import check_arguments, one_processor
 from laneway.activities.compacting import unchanged
 from laneway.activities.framing import FramingMemory, native_prefix
 from laneway.activities.hooks import Hooks
+from laneway.activities.outputs import OutputForm
 from laneway.activities.profiles import RunProfile
 from laneway.activities.pydantic_archive import ArchiveReader, archive_before
 from laneway.activities.pydantic_budget import BudgetGate
@@ -278,15 +279,19 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         return text_of(message)
 
     def decode_output(self, output: str) -> object:
-        return self._output.validate_json(output)
+        return self._outputs.decode(output)
+
+    def decode_typed(self, output: str, output_type: str) -> object:
+        return self._outputs.decode(output, output_type)
 
     @cached_property
-    def _output(self) -> TypeAdapter[Any]:
-        return TypeAdapter(pydantic_contract.output_type_of(self.agent))
+    def _outputs(self) -> OutputForm:
+        context: object = getattr(self.agent, "_validation_context", None)
+        return OutputForm(pydantic_contract.output_types_of(self.agent), context=None if callable(context) else context)
 
-    def _encode_output(self, output: object) -> str:
+    def _encode_output(self, output: object) -> tuple[str, str | None]:
         try:
-            return to_json(output, bytes_mode="base64").decode()
+            return self._outputs.encode(output)
         except (PydanticSerializationError, ValueError, TypeError, RecursionError) as error:
             raise SerializationFailed(
                 f"the output, a {type(output).__name__}, cannot be stored: {error}. Outputs must be JSON values, "
@@ -396,11 +401,13 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         if isinstance(output, DeferredToolRequests):
             return self._wait(run, output, growth)
         in_history = isinstance(output, str) and output == text_of(run.ctx.state.message_history[-1])
+        stored, output_type = (None, None) if in_history else self._encode_output(output)
         return replace(
             growth.result(run, last),
             done=True,
-            output=None if in_history else self._encode_output(output),
+            output=stored,
             output_in_history=in_history,
+            output_type=output_type,
             reply=self._reply(run.ctx.state.message_history, output),
             said=said,
         )
@@ -421,7 +428,7 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
         last = next((message for message in reversed(messages) if isinstance(message, ModelResponse)), None)
         if self.text_window is None or last is None or is_cut_off(last):
             return None
-        return output if isinstance(output, str) else self._encode_output(output)
+        return output if isinstance(output, str) else self._encode_output(output)[0]
 
     def _steer(self, node: Any, growth: Growth) -> None:
         """Let messages that came while the turn ran follow what is about to be sent."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from typing import Any, Union, cast
+from types import UnionType
+from typing import Any, Union, cast, get_args, get_origin
 
 from pydantic import TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
@@ -17,7 +18,7 @@ from pydantic_core import to_jsonable_python
 from laneway.activities.schemas import structure_of
 from laneway.history.delegation import Delegation, tools_of
 
-__all__ = ["contract_of", "output_type_of"]
+__all__ = ["contract_of", "output_types_of"]
 
 _NOT_OF_THE_CONTRACT = frozenset({"timeout"})
 
@@ -44,16 +45,19 @@ def contract_of(
     return contract
 
 
-def output_type_of(agent: AbstractAgent[Any, Any]) -> Any:
-    """The type that a turn's output has, as far as the agent's output specification tells; else any JSON."""
+def output_types_of(agent: AbstractAgent[Any, Any]) -> list[Any]:
+    """The types that a turn's output may have, by the agent's output specification; empty where it does not tell."""
     types: list[Any] = []
     for spec in _flatten(agent.output_type):
         try:
             TypeAdapter(spec)
         except (PydanticSchemaGenerationError, PydanticUserError, TypeError, NameError):
-            return Any
-        types.append(spec)
-    return Union[tuple(types)] if types else Any  # noqa: UP007
+            return []
+        if spec is Any or spec is object:
+            return []
+        if spec not in types:
+            types.append(spec)
+    return types
 
 
 def _flatten(spec: Any) -> list[Any]:
@@ -67,6 +71,8 @@ def _flatten(spec: Any) -> list[Any]:
         return _returned(cast("Any", spec).output_function)
     if callable(spec) and not isinstance(spec, type) and hasattr(spec, "__annotations__"):
         return _returned(spec)
+    if get_origin(spec) in (Union, UnionType):
+        return _flatten(get_args(spec))
     return [spec]
 
 

@@ -6,6 +6,7 @@ counters, hooks, usage) happens again when a finished call is answered from the 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
@@ -30,6 +31,7 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 from pydantic_core import PydanticSerializationError, to_json
 
 from laneway.activities.archive import TurnArchive, too_large
+from laneway.activities.exits import UserCodeStopped, stopped_itself
 from laneway.activities.hooks import AfterTool, BeforeTool
 from laneway.activities.journal import UNKNOWN_OUTCOME, ToolJournal
 from laneway.activities.pydantic_run import JSON_FORM, CallQueue
@@ -228,6 +230,11 @@ class _JournaledToolset(WrapperToolset[Any]):
             return _Raised("retry", error.message, queued=queued)
         except ToolFailed as error:
             return _Raised("failed", error.message, queued=queued)
+        except (asyncio.CancelledError, SystemExit) as error:
+            # A call is a task of its own: there either would take the step's task, or the whole worker, with it.
+            if not stopped_itself(error):
+                raise
+            raise UserCodeStopped(f"tool {name!r}", error) from error
         finally:
             CallQueue.calling.reset(token)
         if isinstance(result, ToolReturn):

@@ -9,8 +9,16 @@ from datetime import timedelta
 from laneway.activities.adapter import RetryPolicy
 from laneway.errors import LanewayError, ServiceUnavailable
 from laneway.history.records import StepAttempt
+from laneway.history.stored_json import as_printable
 
-__all__ = ["FailTurn", "RetryStep", "SerializationFailed", "TransientFailure", "cause_of", "decide"]
+__all__ = [
+    "FailTurn",
+    "RetryStep",
+    "SerializationFailed",
+    "TransientFailure",
+    "cause_of",
+    "decide",
+]
 
 
 class TransientFailure(Exception):
@@ -71,4 +79,4 @@ def cause_of(error: Exception) -> tuple[str, str]:
     """The type and the message of what went wrong, as the turn's record keeps them."""
     cause = error.cause if isinstance(error, TransientFailure) else error
     kind = cause.code if isinstance(cause, LanewayError) else type(cause).__name__
-    return kind, str(cause) or repr(cause)
+    return kind, as_printable(str(cause) or repr(cause))

@@ -26,6 +26,7 @@ from laneway.activities.archive import TurnArchive
 from laneway.activities.attempt import Attempt
 from laneway.activities.delegating import Delegating, children_of
 from laneway.activities.endings import Endings
+from laneway.activities.exits import UserCodeStopped, exits_kept, stopped_itself
 from laneway.activities.heartbeats import heartbeats
 from laneway.activities.journal import ToolJournal
 from laneway.activities.loading import Loading
@@ -94,7 +95,8 @@ class Steps:
         fence = Fence(lane, request.t, request.n, activity.info().attempt)
         async with heartbeats(self._heartbeat_interval):
             try:
-                return await self._take(request, fence)
+                with exits_kept():
+                    return await self._take(request, fence)
             except TurnEnded as ended:
                 await self._drop_children(ended.record)
                 await self._endings.catch_up(lane, ended.record)
@@ -190,8 +192,12 @@ class Steps:
             if result.requests:
                 return await self._waiting.begin(request, attempt, result, events)
             return await self._stage(request, attempt, result, events)
-        except (StaleTurn, ServiceUnavailable, asyncio.CancelledError):
+        except (StaleTurn, ServiceUnavailable):
             raise
+        except (asyncio.CancelledError, SystemExit) as error:
+            if not stopped_itself(error):
+                raise
+            return await self._failed_attempt(request, attempt, UserCodeStopped("the agent", error))
         except Exception as error:
             return await self._failed_attempt(request, attempt, error)
 
@@ -305,6 +311,7 @@ class Steps:
             outcome="committed",
             output=result.output,
             output_in_history=result.output_in_history,
+            output_type=result.output_type,
             repairs=tuple(attempt.adapter.repairs_of(blob)) if blob.startswith(IMPORT_MARK) else (),
         )
         lane, options = attempt.fence.lane, attempt.turn.fields.get("op")

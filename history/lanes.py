@@ -18,6 +18,10 @@ ONCE = "laneway:once:"
 MAX_NAME_CHARS = 200
 """The most characters that a conversation id, an agent's name or a turn id may have."""
 
+# What Temporal takes: its `limit.maxIDLength`, unless an operator has set another.
+_MAX_WORKFLOW_ID_BYTES = 1000
+_MAX_CUT_BYTES = 450
+
 
 def check_name(value: object, *, what: str) -> str:
     """Return `value` where it can name a conversation, an agent or a turn.
@@ -92,7 +96,12 @@ class LaneKey:
     @cached_property
     def workflow_id(self) -> str:
         """The id of the lane's workflow: readable for an operator, unique by its last part."""
-        return f"lane:{self.conversation}:{self.agent}:{self.lane_id[:12]}"
+        name, last = f"lane:{self.conversation}:{self.agent}", f":{self.lane_id[:12]}"
+        if len(name.encode()) + len(last) > _MAX_WORKFLOW_ID_BYTES:
+            # Long names in a script of several bytes a character: what is left out, the last part has.
+            names = (_cut(self.conversation, _MAX_CUT_BYTES), _cut(self.agent, _MAX_CUT_BYTES))
+            name = ":".join(("lane", *names))
+        return name + last
 
     def to_json(self) -> str:
         """The three names, as the index of lanes keeps them."""
@@ -103,3 +112,9 @@ class LaneKey:
         """Read what `to_json` gives."""
         conversation, agent, contract = json.loads(text)
         return cls(conversation, agent, contract)
+
+
+def _cut(name: str, limit_bytes: int) -> str:
+    """The beginning of a name, of whole characters."""
+    encoded = name.encode()
+    return name if len(encoded) <= limit_bytes else encoded[:limit_bytes].decode(errors="ignore") + "…"

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, Protocol, Self
 
 from laneway.errors import ServiceUnavailable, StoreError
 from laneway.history.refusals import EarlierCalls
+from laneway.history.stored_json import compact_json
 
 __all__ = ["CallAnswer", "CallFailed", "CallJournal", "CallReceipt", "CallUsage", "ModelCalls"]
 
@@ -42,7 +43,7 @@ class CallAnswer:
 
     def to_json(self) -> bytes:
         """The stored form."""
-        return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":")).encode()
+        return compact_json(asdict(self))
 
     @classmethod
     def from_json(cls, blob: bytes) -> Self:

@@ -13,6 +13,7 @@ from laneway.history.delegation import ChildRef
 from laneway.history.editing import EditReceipt
 from laneway.history.model_calls import CallReceipt
 from laneway.history.repair import ImportRepair
+from laneway.history.stored_json import compact_json
 
 __all__ = ["EventKind", "LaneEvent", "Outcome", "StepAttempt", "TurnRecord", "TurnTally", "TurnUsage", "UncertainCall"]
 
@@ -58,7 +59,7 @@ class UncertainCall:
 
     def to_json(self) -> bytes:
         """The stored form."""
-        return json.dumps(astuple(self), separators=(",", ":"), ensure_ascii=False).encode()
+        return compact_json(astuple(self))
 
     @classmethod
     def from_json(cls, blob: bytes) -> Self:
@@ -153,6 +154,7 @@ class TurnRecord:
         uncertain: the calls of tools that must not run twice whose outcome is unknown.
         steered_into: the turn that took this one's message in while it ran: output and checkpoint are that turn's.
             None for a turn that ran by itself.
+        output_type: names the type of the output, where its adapter did; None for one that is text in the history.
     """
 
     turn_id: str
@@ -173,6 +175,7 @@ class TurnRecord:
     children: tuple[ChildRef, ...] = ()
     uncertain: tuple[UncertainCall, ...] = ()
     steered_into: str | None = None
+    output_type: str | None = None
 
     @property
     def usage(self) -> TurnUsage:
@@ -198,6 +201,8 @@ class TurnRecord:
             data["h"] = 1
         if self.output is not None:
             data["r"] = self.output
+        if self.output_type is not None:
+            data["y"] = self.output_type
         if self.error_type is not None:
             data["e"] = [self.error_type, self.error_message]
         if self.tally.edits or self.tally.noops or self.tally.skips:
@@ -215,7 +220,7 @@ class TurnRecord:
             data["j"] = self.steered_into
         if self.attempts:
             data["a"] = [[a.step, a.attempt, a.error_type, a.error_message] for a in self.attempts]
-        return json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode()
+        return compact_json(data)
 
     @classmethod
     def from_stored(cls, turn_id: str, blob: bytes) -> Self:
@@ -250,6 +255,7 @@ class TurnRecord:
             children=tuple(map(ChildRef.from_data, data.get("k", ()))),
             uncertain=tuple(UncertainCall(*call) for call in data.get("q", ())),
             steered_into=data.get("j"),
+            output_type=data.get("y"),
         )
 
     def steered(self) -> list[TurnRecord]:
@@ -265,6 +271,7 @@ class TurnRecord:
                 output=self.output,
                 output_in_history=self.output_in_history,
                 steered_into=self.turn_id,
+                output_type=self.output_type,
             )
             for turn_id, digest in self.tally.steered
         ]
@@ -339,7 +346,7 @@ class LaneEvent:
         body: list[object] = [self.kind.value, self.turn_id, self.step, self.attempt]
         if self.data:
             body.append(self.data)
-        return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
+        return compact_json(body)
 
     @classmethod
     def from_json(cls, event_id: str, blob: bytes) -> Self:

@@ -16,6 +16,7 @@ from laneway.errors import ConfigurationError
 from laneway.history.heads import Fence
 from laneway.history.lanes import LaneKey
 from laneway.history.layout import FENCE, STRICT, LaneNames
+from laneway.history.stored_json import compact_json
 
 __all__ = ["Speaker", "TextWindow", "ThreadMessage", "ThreadReader", "Threads", "as_text", "opening_of"]
 
@@ -64,7 +65,7 @@ class ThreadMessage:
 
     def to_json(self) -> str:
         """The stored form."""
-        return json.dumps([_LETTERS[self.speaker], self.text], ensure_ascii=False, separators=(",", ":"))
+        return compact_json([_LETTERS[self.speaker], self.text]).decode()
 
     @classmethod
     def from_json(cls, blob: bytes | str) -> Self:

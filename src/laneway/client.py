@@ -321,8 +321,6 @@ class LanewayClient:
                 f"the {what} has {len(prompt)} bytes, and at most {limit} are allowed: shorten it"
                 + (", or raise LANEWAY_MAX_PROMPT_BYTES" if what == "prompt" else "")
             )
-        if timeout is not None and timeout <= timedelta(0):
-            raise InvalidInput(f"the timeout is {timeout}: give a positive one, or none")
         digest = blake2b(prompt, digest_size=12).hexdigest()
         queued = QueuedTurn(
             turn_id, digest, t=None if timeout is None else timeout.total_seconds(), b=when_busy, w=cancel_waiting
@@ -374,10 +372,6 @@ class LanewayClient:
                 if "p" in fields:
                     record = TurnRecord(turn.turn_id, "cancelled", fields["p"].decode(), None, time.time())
                     return await store.abort(Fence(turn.lane, turn.turn_id), record, decided=True)
-
-    def decode_output(self, agent: str, output: str) -> object:
-        """A stored output, of the agent's output type."""
-        return self.agents[agent].decode_output(output)
 
 
 _CANCELS: dict[str, CancelOutcome] = {

@@ -13,6 +13,7 @@ from laneway.activities.profiles import AgentProfile
 from laneway.activities.turn_scope import TurnScope
 from laneway.activities.wire import WhenBusy
 from laneway.answers import Pending
+from laneway.arguments import check_timeout, check_when_busy
 from laneway.errors import InvalidInput
 from laneway.history.budget import RequestBudget
 from laneway.history.callbacks import refuse_reentry
@@ -93,8 +94,7 @@ class Conversation:
         call = call_here(self._client, agents, agent, profile=profile)
         lane = agents.lane(conversation_id, agent, call.scope.profile)
         blob = adapter.encode_prompt(prompt)
-        if isinstance(timeout, int | float):
-            timeout = timedelta(seconds=timeout)
+        timeout, when_busy = check_timeout(timeout), check_when_busy(when_busy)
         options = replace(call.options, budget=call.budget.narrowed(budget), conversation_budget=self._budget)
         if options.is_budgeted:
             require(adapter, "budgets", agent=agent, what="budget=…")

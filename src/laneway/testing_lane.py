@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from laneway.activities.adapter import Adapter, StepResult, StepWork
+from laneway.activities.adapter import Adapter, StepResult, StepWork, read_output
 from laneway.activities.journal import ToolJournal
 from laneway.activities.scope_in_force import ScopeInForce
 from laneway.activities.turn_hooks import TurnHooks
@@ -192,7 +192,7 @@ class MemoryLane(Generic[M]):
         output = (
             adapter.output_of(adapter.decode(self.entries[-1].payload))
             if result.output_in_history
-            else adapter.decode_output(result.output or "null")
+            else read_output(adapter, result.output, result.output_type)
         )
         return MemoryTurn(output, result.usage, staged.step + 1, tuple(events))
 

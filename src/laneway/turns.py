@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from laneway.activities.adapter import read_output
 from laneway.answers import Pending, give_answer, pending_on
 from laneway.errors import CheckpointLost, InvalidInput, TurnCancelled, TurnDenied, TurnFailed, TurnTimedOut
 from laneway.history.checkpoints import CheckpointRef
@@ -134,7 +135,7 @@ class Turn:
     async def _output(self, record: TurnRecord) -> object:
         assert record.checkpoint is not None
         if not record.output_in_history:
-            return self._client.decode_output(self.lane.agent, record.output or "null")
+            return read_output(self._client.agents[self.lane.agent], record.output, record.output_type)
         try:
             entry = await self._client.store.entry(self.lane, record.checkpoint)
         except CheckpointLost as error:

@@ -15,6 +15,7 @@ from redis.asyncio import Redis
 from temporalio.testing import ActivityEnvironment
 
 from laneway import Laneway, PydanticAdapter, Settings
+from laneway.activities.adapter import read_output
 from laneway.activities.agents import Agents
 from laneway.activities.steps import Steps
 from laneway.activities.wire import StepInput
@@ -177,7 +178,7 @@ class Lane:
                 entry = await self.store.entry(self.key, record.checkpoint)
                 output = adapter.output_of(adapter.decode(entry.payload))
             else:
-                output = adapter.decode_output(record.output or "null")
+                output = read_output(adapter, record.output, record.output_type)
             here.output, here.kind = to_json(output).decode(), type(output).__name__
             here.usage = {name: getattr(record.usage, name) for name in _USAGE}
         here.messages = await self.messages()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -142,14 +143,36 @@ async def test_an_unknown_agent_is_refused_by_name(bench: Bench, redis: Redis, s
     assert await keys(redis, settings) == []
 
 
-@pytest.mark.parametrize("timeout", [0, -1, 0.0])
-async def test_a_timeout_that_is_over_already_is_refused(
-    bench: Bench, redis: Redis, settings: Settings, timeout: float
-):
+TIMEOUTS: list[Any] = [0, -1, 0.0, float("inf"), float("nan"), 1e12, timedelta.max, True, "60"]
+
+
+@pytest.mark.parametrize("timeout", TIMEOUTS, ids=repr)
+async def test_a_timeout_that_cannot_be_one_is_refused(bench: Bench, redis: Redis, settings: Settings, timeout: Any):
+    """Before the lane's workflow sees it, whose timer could not be made."""
     client = await bench.client({"agent": PydanticAdapter(echo())})
     with pytest.raises(InvalidInput, match="the timeout is"):
         await client.conversation("c").submit("agent", "hello", timeout=timeout)
     assert await keys(redis, settings) == []
+
+
+async def test_a_way_to_be_busy_that_does_not_exist_is_refused(bench: Bench, redis: Redis, settings: Settings):
+    client = await bench.client({"agent": PydanticAdapter(echo())})
+    wrong: Any = "wait"
+    with pytest.raises(InvalidInput, match="when_busy is 'wait': give one of 'enqueue', 'reject'"):
+        await client.conversation("c").submit("agent", "hello", when_busy=wrong)
+    assert await keys(redis, settings) == []
+
+
+async def test_the_longest_names_in_any_script_are_taken(bench: Bench, conversation_id: str):
+    """Of four bytes a character, where Temporal takes ids of 1000 bytes; two that begin alike stay apart."""
+    agent, turn = "\U0001f600" * 200, "\U0001f680" * 200
+    names = [(conversation_id + "\U0001f600" * 200)[:199] + last for last in "ab"]
+    client = await bench.serve({agent: PydanticAdapter(echo())})
+    for name in names:
+        assert (await client.conversation(name).ask(agent, "hello", turn_id=turn)).output == "1 messages"
+    lanes = [client.conversation(name).lane(agent) for name in names]
+    assert len({lane.workflow_id for lane in lanes}) == 2
+    assert all(len(lane.workflow_id.encode()) <= 1000 for lane in lanes)
 
 
 async def test_a_turn_id_with_another_prompt_is_refused(bench: Bench, conversation_id: str, echoing: Adapter[Any]):
