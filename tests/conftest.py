@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from laneway import LocalStack, Settings
     from laneway.history.store import HistoryStore
+
+    from tests.support.preloaded import Preloaded
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     # Started in a shell's background, this process ignores Ctrl-C, and so would every process that a test starts.
@@ -53,9 +56,13 @@ async def stack(stack_dir: Path) -> AsyncIterator[LocalStack]:
 
 @pytest.fixture
 def settings(stack: LocalStack) -> Settings:
-    """The way to the servers, on a task queue and with a key prefix of the test's own."""
+    """The way to the servers, on a task queue and with a key prefix of the test's own.
+
+    A running step hears of its cancellation with its next heartbeat: these come often, or tests would wait for them.
+    """
     name = uuid4().hex[:12]
-    return stack.settings.model_copy(update={"task_queue": f"test-{name}", "redis_prefix": f"test-{name}"})
+    own = {"task_queue": f"test-{name}", "redis_prefix": f"test-{name}"}
+    return stack.settings.model_copy(update={**own, "heartbeat_interval": timedelta(seconds=0.1)})
 
 
 @pytest.fixture
@@ -88,6 +95,16 @@ async def bench(settings: Settings) -> AsyncIterator[Bench]:
     running = Bench(settings)
     yield running
     await running.close()
+
+
+@pytest.fixture(scope="session")
+def preloaded() -> Iterator[Preloaded]:
+    """Runs modules in processes of their own that have the frameworks imported."""
+    from tests.support.preloaded import Preloaded
+
+    running = Preloaded()
+    yield running
+    running.close()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.processes import CommandLine, DevProcess
+from tests.cli.processes import CommandLine, DevProcess, bare_environment
+from tests.support.preloaded import Preloaded
 
 if TYPE_CHECKING:
     from laneway import Laneway, LanewayClient, Settings
@@ -32,29 +32,17 @@ def shop() -> Laneway:
     return app
 
 
-def _bare_environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("LANEWAY_")}
-
-
 @pytest.fixture
-def nowhere(folder: Path) -> CommandLine:
+def nowhere(folder: Path, preloaded: Preloaded) -> CommandLine:
     """The command line where no server can be reached."""
-    environment = _bare_environment()
-    environment |= {"LANEWAY_TEMPORAL_ADDRESS": "127.0.0.1:1", "LANEWAY_REDIS_URL": "redis://127.0.0.1:1/0"}
-    return CommandLine(folder, environment)
+    variables = {"LANEWAY_TEMPORAL_ADDRESS": "127.0.0.1:1", "LANEWAY_REDIS_URL": "redis://127.0.0.1:1/0"}
+    return CommandLine(folder, bare_environment() | variables, preloaded)
 
 
 @pytest.fixture
-def laneway(folder: Path, settings: Settings) -> CommandLine:
+def laneway(folder: Path, settings: Settings, preloaded: Preloaded) -> CommandLine:
     """The command line with variables that lead to the test's servers, queue and keys."""
-    environment = _bare_environment()
-    environment |= {
-        "LANEWAY_TEMPORAL_ADDRESS": settings.temporal_address,
-        "LANEWAY_REDIS_URL": settings.redis_url,
-        "LANEWAY_REDIS_PREFIX": settings.redis_prefix,
-        "LANEWAY_TASK_QUEUE": settings.task_queue,
-    }
-    return CommandLine(folder, environment)
+    return CommandLine.to(settings, folder, preloaded)
 
 
 @pytest.fixture
@@ -72,11 +60,11 @@ async def client(shop: Laneway, settings: Settings, worker: None) -> AsyncIterat
 
 
 @pytest.fixture(scope="module")
-def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevProcess]:
+def dev(tmp_path_factory: pytest.TempPathFactory, preloaded: Preloaded) -> Iterator[DevProcess]:
     """A `laneway dev` on a folder of its own, for the tests of a module."""
     folder = tmp_path_factory.mktemp("dev")
     shutil.copy(SHOP, folder / "shop.py")
-    running = DevProcess.start(CommandLine(folder, _bare_environment()), "shop.py")
+    running = DevProcess.start(CommandLine(folder, bare_environment(), preloaded), "shop.py")
     try:
         running.wait_for("worker.ready")
         yield running
@@ -85,6 +73,6 @@ def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevProcess]:
 
 
 @pytest.fixture
-def bare(folder: Path) -> CommandLine:
+def bare(folder: Path, preloaded: Preloaded) -> CommandLine:
     """The command line with no variable of Laneway's at all."""
-    return CommandLine(folder, _bare_environment())
+    return CommandLine(folder, bare_environment(), preloaded)

@@ -19,7 +19,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
+
+from tests.support.preloaded import Preloaded
+
+if TYPE_CHECKING:
+    from laneway import Settings
 
 PATIENCE_S = 90.0
 """How long anything may take that takes seconds on an idle machine."""
@@ -48,46 +53,51 @@ class Finished:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
+def bare_environment() -> dict[str, str]:
+    """This process's environment without any variable of Laneway's."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("LANEWAY_")}
+
+
 @dataclass(frozen=True)
 class CommandLine:
-    """Runs `laneway` in a folder, with an environment."""
+    """Runs `laneway` in a folder, with an environment.
+
+    Commands that run to their end are forked off `preloaded`; those that `argv` is for are new interpreters.
+    """
 
     folder: Path
     environment: dict[str, str]
+    preloaded: Preloaded
+
+    @classmethod
+    def to(cls, settings: Settings, folder: Path, preloaded: Preloaded) -> CommandLine:
+        """The command line with variables that lead to the test's servers, queue and keys."""
+        variables = {
+            "LANEWAY_TEMPORAL_ADDRESS": settings.temporal_address,
+            "LANEWAY_REDIS_URL": settings.redis_url,
+            "LANEWAY_REDIS_PREFIX": settings.redis_prefix,
+            "LANEWAY_TASK_QUEUE": settings.task_queue,
+        }
+        return cls(folder, bare_environment() | variables, preloaded)
 
     def argv(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "laneway.cli", *arguments]
 
     async def __call__(self, *arguments: str, stdin: str = "") -> Finished:
         """Run a command to its end, beside what runs in this loop."""
-        process = await asyncio.create_subprocess_exec(
-            *self.argv(*arguments),
-            cwd=self.folder,
-            env=self.environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        try:
-            out, err = await asyncio.wait_for(process.communicate(stdin.encode()), PATIENCE_S)
-        except TimeoutError:
-            process.kill()
-            raise
-        assert process.returncode is not None
-        return Finished(process.returncode, out.decode(), err.decode())
+        return await asyncio.to_thread(self.run, *arguments, stdin=stdin)
 
     def run(self, *arguments: str, stdin: str = "", **environment: str) -> Finished:
         """Run a command to its end."""
-        done = subprocess.run(
-            self.argv(*arguments),
+        done = self.preloaded.run(
+            "laneway.cli",
+            *arguments,
             cwd=self.folder,
-            env=self.environment | environment,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
+            environment=self.environment | environment,
+            stdin=stdin,
+            seconds=PATIENCE_S,
         )
-        return Finished(done.returncode, done.stdout, done.stderr)
+        return Finished(done.code, done.out, done.err)
 
 
 @dataclass

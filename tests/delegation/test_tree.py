@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 
 from laneway import Settings
@@ -11,17 +10,13 @@ from laneway import Settings
 from tests.cli.processes import CommandLine
 from tests.delegation.agents import Team
 from tests.support.bench import Bench
+from tests.support.preloaded import Preloaded
 
 
-async def test_a_tree_is_shown(bench: Bench, settings: Settings, tmp_path: Path, conversation_id: str):
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("LANEWAY_")}
-    environment |= {
-        "LANEWAY_TEMPORAL_ADDRESS": settings.temporal_address,
-        "LANEWAY_REDIS_URL": settings.redis_url,
-        "LANEWAY_REDIS_PREFIX": settings.redis_prefix,
-        "LANEWAY_TASK_QUEUE": settings.task_queue,
-    }
-    laneway = CommandLine(tmp_path, environment)
+async def test_a_tree_is_shown(
+    bench: Bench, settings: Settings, preloaded: Preloaded, tmp_path: Path, conversation_id: str
+):
+    laneway = CommandLine.to(settings, tmp_path, preloaded)
     team = Team()
     client = await bench.serve(team.agents())
     conversation = client.conversation(conversation_id)

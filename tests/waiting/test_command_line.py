@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from laneway import Settings
 
 from tests.cli.processes import CommandLine
 from tests.support.bench import Bench
+from tests.support.preloaded import Preloaded
 from tests.waiting.agents import Office
 from tests.waiting.test_answers import waiting
 
 
-async def test_requests_are_listed_and_answered(bench: Bench, settings: Settings, tmp_path: Path, conversation_id: str):
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("LANEWAY_")}
-    laneway = CommandLine(
-        tmp_path,
-        environment
-        | {
-            "LANEWAY_TEMPORAL_ADDRESS": settings.temporal_address,
-            "LANEWAY_REDIS_URL": settings.redis_url,
-            "LANEWAY_REDIS_PREFIX": settings.redis_prefix,
-            "LANEWAY_TASK_QUEUE": settings.task_queue,
-        },
-    )
+async def test_requests_are_listed_and_answered(
+    bench: Bench, settings: Settings, preloaded: Preloaded, tmp_path: Path, conversation_id: str
+):
+    laneway = CommandLine.to(settings, tmp_path, preloaded)
     office = Office()
     client = await bench.serve({"agent": office.adapter()})
     turn = await client.conversation(conversation_id).submit("agent", "send(a) pay(50) measure(x)")
