@@ -71,7 +71,7 @@ async def _until(condition: Callable[[], bool], what: str, seconds: float = _PAT
 
 @pytest.fixture
 def lane_settings(settings: Settings) -> Settings:
-    return settings.model_copy(update={"heartbeat_timeout": timedelta(seconds=2)})
+    return settings.model_copy(update={"heartbeat_timeout": timedelta(seconds=1)})
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ async def test_a_frozen_worker_that_wakes_after_its_step_was_redone_writes_nothi
     refused = await workers.wait("frozen", "refused")
     assert refused["turn"] == "turn"
     # Its attempt has some time more, for whatever it would do next.
-    await asyncio.sleep(2.0)
+    await asyncio.sleep(1.0)
     assert await dump_keys(redis, lane_settings.redis_prefix) == before
     written = [line for kind in ("staged", "committed", "aborted") for line in workers.lines("frozen", kind)]
     assert all(line["t"] < workers.lines("frozen", "held")[0]["t"] for line in written)
