@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.children import child
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
@@ -17,14 +19,14 @@ async def test_a_team_reads_a_folder_and_writes_one_report_over_two_kills(tmp_pa
     for number, text in enumerate(("a heron\n", "two herons\nand a crane\n", "nothing\n", "heron heron\n")):
         (tmp_path / f"file-{number}.txt").write_text(text)
     (tmp_path / "picture.png").write_bytes(b"\x89PNG")
-    process = await asyncio.create_subprocess_exec(
+    async with child(
         *(sys.executable, "-m", "examples.team", "--yes", "--dir", str(tmp_path)),
         *("--question", "Where is the 'heron'?"),
         cwd=CHECKOUT,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
-    )
-    out, _ = await process.communicate()
+    ) as process:
+        out, _ = await process.communicate()
     said = out.decode()
     assert process.returncode == 0, said
     assert "- `file-1.txt`: 1 lines with 'heron', the first: two herons" in said

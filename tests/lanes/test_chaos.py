@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.children import child
+
 ROOT = Path(__file__).parents[2]
 _SECONDS = 60
 
@@ -20,14 +22,9 @@ async def test_a_minute_of_chaos_breaks_no_promise(tmp_path: Path):
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     argv = ["-m", "tests.chaos", "--seconds", str(_SECONDS), "--seed", str(seed), "--folder", str(tmp_path), "--json"]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, *argv, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    try:
+    pipe = asyncio.subprocess.PIPE
+    async with child(sys.executable, *argv, cwd=ROOT, stdout=pipe, stderr=pipe) as process:
         output, progress = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
     assert output, progress.decode()[-4000:]
     report = json.loads(output)
     assert report["violations"] == [], f"seed {seed}; what the run left is in {tmp_path}"
