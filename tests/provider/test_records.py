@@ -51,7 +51,7 @@ async def test_a_cancelled_request_is_seen_to_close(
     assert record.closed_at is None
     cancelled = time.monotonic()
     asking.cancel()
-    closed_at = await record.closed(timeout_seconds=10)
+    closed_at = await record.closed(timeout_seconds=60)
     await record.ended()
     assert 0 <= closed_at - cancelled < 2
     assert (record.aborted, record.completed, record.closed_by) == (True, False, "client")
@@ -65,7 +65,7 @@ async def test_a_client_that_goes_while_chunks_flow_is_seen(server: ProviderServ
     await made.__anext__()
     await made.close()
     record = server.requests[0]
-    await record.closed(timeout_seconds=10)
+    await record.closed(timeout_seconds=60)
     assert record.aborted
 
 

@@ -62,7 +62,12 @@ class WorkerProcess:
         self.folder.mkdir(exist_ok=True)
         (self.folder / "settings.json").write_text(self._settings.model_dump_json())
         self._pid = self._nursery.ask(f"start {self.folder}|{self._stop or ''}")
-        await self._line_in("ready")
+        try:
+            await self._line_in("ready")
+        except BaseException:
+            # The nursery's pipe would stay open in it, and closing the nursery wait for it.
+            self.kill()
+            raise
         return self
 
     async def __aexit__(

@@ -40,17 +40,24 @@ class ProviderProcess:
             *self._arguments,
             cwd=_ROOT,
         )
-        async with asyncio.timeout(20):
-            while not self._url_file.exists():
-                if self._process.returncode is not None:
-                    raise RuntimeError(f"the provider ended with {self._process.returncode} before it listened")
-                await asyncio.sleep(0.02)
+        try:
+            async with asyncio.timeout(90):
+                while not self._url_file.exists():
+                    if self._process.returncode is not None:
+                        raise RuntimeError(f"the provider ended with {self._process.returncode} before it listened")
+                    await asyncio.sleep(0.02)
+        except BaseException:
+            await self._end()
+            raise
         self.url = self._url_file.read_text(encoding="utf-8")
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self._end()
+
+    async def _end(self) -> None:
         assert self._process is not None
         if self._process.returncode is None:
             self._process.terminate()
@@ -65,7 +72,7 @@ class ProviderProcess:
         """The events of the ledger so far, of one kind or all."""
         return [entry for entry in read_ledger(self.log) if event in (None, entry["event"])]
 
-    async def wait_for(self, event: str, number: int, timeout_seconds: float = 10.0) -> Json:
+    async def wait_for(self, event: str, number: int, timeout_seconds: float = 90.0) -> Json:
         """The ``number``-th event of a kind, counted from 1, as soon as it is in the ledger."""
         async with asyncio.timeout(timeout_seconds):
             while len(found := self.events(event)) < number:
@@ -84,5 +91,5 @@ class ProviderProcess:
         request = urllib.request.Request(
             f"{self.url}/_control/{path}", json.dumps(body).encode(), {"content-type": "application/json"}
         )
-        with urllib.request.urlopen(request, timeout=10):
+        with urllib.request.urlopen(request, timeout=60):
             pass
