@@ -148,6 +148,7 @@ class Delegating:
             is_brief=True,
             parents=(*options.parents, parent),
             max_depth=min(delegation.max_depth, options.max_depth or delegation.max_depth),
+            trace=options.trace,
         )
         before = kept.get(child.kept) if child.kept is not None else None
         if before is not None and child.turns > 1:

@@ -42,6 +42,7 @@ from laneway.activities.langchain_prompt import GraphInput
 from laneway.activities.langchain_recorded import edit_once
 from laneway.activities.langchain_run import UNSEEN, StepListener, borrowed, run_graph, run_values
 from laneway.activities.langchain_state import Saved, Spaces, StateCodec
+from laneway.activities.langchain_telemetry import GraphSpans
 from laneway.activities.langchain_tools import HookStopped, ToolGate
 from laneway.activities.langchain_traits import ModelTraits
 from laneway.activities.langchain_waiting import requests_of, resume_with
@@ -362,6 +363,8 @@ class Superstep:
         graph = borrowed(lane.graph, self._saver, taken=taken)
         budget = self._budget
         handlers: list[BaseCallbackHandler] = [listener]
+        if self._work.telemetry is not None:
+            handlers.append(GraphSpans(self._work.telemetry))
         handlers += [one for one in (self._watch, self._framing) if one is not None]
         if self._tools is not None:
             graph = self._tools.guarded(graph)

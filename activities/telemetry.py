@@ -73,6 +73,12 @@ class Instruments:
         self._reduction = meter.create_histogram(
             "laneway.history.reduction", unit="1", description="the share of its tokens that a rewrite took away"
         )
+        self._request_seconds = meter.create_histogram(
+            "gen_ai.client.operation.duration", unit="s", description="how long model requests took"
+        )
+        self._request_tokens = meter.create_histogram(
+            "gen_ai.client.token.usage", unit="{token}", description="input and output tokens of model requests"
+        )
 
     # The caller -------------------------------------------------------------------------------------------------------
 
@@ -138,7 +144,9 @@ class Instruments:
             self._reduction.record(1 - receipt.tokens_after / receipt.tokens_before, named)
 
     def processed(self, one: Pass, attributes: Mapping[str, Any]) -> None:
-        """A pass of history processing: its span and its duration."""
+        """A pass of history processing: its span and its duration. One that came to nothing has neither."""
+        if one.receipt is None and one.error is None:
+            return
         named: dict[str, Any] = {
             "gen_ai.agent.name": attributes["gen_ai.agent.name"],
             "laneway.history.processor": one.processor,
@@ -155,6 +163,13 @@ class Instruments:
             span.set_status(Status(StatusCode.ERROR, type(one.error).__name__))
         self._seconds.record((one.ended_ns - one.started_ns) / 1e9, named)
         span.end(one.ended_ns)
+
+    def asked(self, seconds: float, attributes: Mapping[str, Any], *, input_tokens: int, output_tokens: int) -> None:
+        """A model request of a framework that does not measure its own has ended."""
+        self._request_seconds.record(seconds, attributes)
+        for kind, tokens in (("input", input_tokens), ("output", output_tokens)):
+            if tokens:
+                self._request_tokens.record(tokens, {**attributes, "gen_ai.token.type": kind})
 
     def compacted(self, receipt: EditReceipt, attributes: Mapping[str, Any], started_ns: int) -> None:
         """A compaction by the provider, which came with an answer."""
