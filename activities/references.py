@@ -2,7 +2,8 @@
 
 A reference has the name under which the application registered a value, or `module:qualname`, and a fingerprint of the
 callable's code. A worker that has another callable by that name does not use it in place of the one that was meant:
-within a process every version that was captured is kept, elsewhere the turn is refused.
+within a process every version that was captured is kept, elsewhere the turn is refused. Where a name is given to
+another value that no fingerprint tells from the one before, a number does; it says something in that process alone.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ T = TypeVar("T")
 
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 _DEPTH = 6
+_NUMBERED = "~"
 
 
 class UnknownReference(ConfigurationError):
@@ -40,7 +42,8 @@ class Reference:
 
     Attributes:
         name: the name that the application registered, or `module:qualname`.
-        version: a fingerprint of the callable; empty for what is none.
+        version: a fingerprint of the callable, empty for what is none; and where it was not the first value of that
+            name and fingerprint, `~` and its number.
     """
 
     name: str
@@ -60,8 +63,9 @@ class Registry:
     """What an application has registered by name, and every version of a callable that was captured here."""
 
     def __init__(self) -> None:
-        self._values: dict[str, Any] = {}
-        self._names: dict[int, Reference] = {}
+        self._values: dict[str, tuple[Reference, Any]] = {}
+        # With the values themselves: while they are here, nothing else has their identity.
+        self._names: dict[object, tuple[Reference, Any]] = {}
         self._versions: dict[Reference, Any] = {}
 
     def register(self, name: str, value: T) -> T:
@@ -73,11 +77,18 @@ class Registry:
         check_name(name, what="the name to register")
         if ":" in name or "#" in name:
             raise ConfigurationError(f"the name {name!r} has a ':' or a '#', which references use: choose another one")
-        reference = Reference(name, _version(value))
-        self._values[name] = value
-        self._names[id(value)] = reference
-        self._versions[reference] = value
+        self._values[name] = self._kept(Reference(name, _version(value)), value), value
         return value
+
+    def _kept(self, reference: Reference, value: object) -> Reference:
+        """Keep a value, so that a later one of its name does not take its place in the turns that captured this one."""
+        first, number = reference, 1
+        while _identity(self._versions.get(reference, value)) != _identity(value):
+            number += 1
+            reference = Reference(first.name, f"{first.version}{_NUMBERED}{number}")
+        self._versions[reference] = value
+        self._names[_identity(value)] = reference, value
+        return reference
 
     def has(self, name: str) -> bool:
         """Whether a value is registered under a name."""
@@ -94,24 +105,16 @@ class Registry:
         Raises:
             ConfigurationError: it has no name that a worker could find it by.
         """
-        if (known := self._names.get(id(value))) is not None:
-            return known
-        if isinstance(value, str):
-            found = self._values.get(value)
-            if found is not None:
-                return self._names[id(found)]
-            if ":" not in value:
-                raise ConfigurationError(
-                    f"{what} {value!r} is not registered: register it with the app, or give it itself"
-                )
-            reference, value = Reference(value), _imported(value, what=what)
-            reference = Reference(reference.name, _version(value))
-        else:
-            reference = Reference(_importable_name(value, what=what), _version(value))
-        # Kept, so that a later redefinition of the name does not take its place in the turns that captured this one.
-        self._versions[reference] = value
-        self._names[id(value)] = reference
-        return reference
+        if (known := self._names.get(_identity(value))) is not None:
+            return known[0]
+        if not isinstance(value, str):
+            return self._kept(Reference(_importable_name(value, what=what), _version(value)), value)
+        if (registered := self._values.get(value)) is not None:
+            return registered[0]
+        if ":" not in value:
+            raise ConfigurationError(f"{what} {value!r} is not registered: register it with the app, or give it itself")
+        found = _imported(value, what=what)
+        return self._kept(Reference(value, _version(found)), found)
 
     def resolve(self, reference: Reference, *, what: str) -> Any:
         """What a reference refers to, in the version that was captured.
@@ -126,20 +129,27 @@ class Registry:
                 value = _imported(reference.name, what=what)
             except ConfigurationError as error:
                 raise UnknownReference(str(error)) from error
-        elif (value := self._values.get(reference.name)) is None:
+        elif (registered := self._values.get(reference.name)) is None:
             known = ", ".join(sorted(self._values)) or "nothing"
             raise UnknownReference(
                 f"{what} {reference.name!r} is not registered with this worker's app, which has: {known}"
             )
-        version = _version(value)
-        if _comparable(version, reference.version) and version != reference.version:
+        else:
+            value = registered[1]
+        version, captured = _version(value), reference.version.partition(_NUMBERED)[0]
+        if _comparable(version, captured) and version != captured:
             raise UnknownReference(
                 f"{what} {reference.name!r} is not the one here that the turn was submitted with (version "
-                f"{reference.version}, here {version}): run a worker that has the code as it was, or cancel the turn "
+                f"{captured}, here {version}): run a worker that has the code as it was, or cancel the turn "
                 "and submit it again"
             )
         self._versions[reference] = value
         return value
+
+
+def _identity(value: object) -> object:
+    """Tells values apart. A bound method is made anew each time it is asked for, and is the same for all that."""
+    return (id(value.__self__), id(value.__func__)) if isinstance(value, MethodType) else id(value)
 
 
 def _comparable(one: str, other: str) -> bool:
@@ -216,7 +226,9 @@ def _form(value: object, depth: int) -> object:
             parts = (value.__code__, value.__defaults__, value.__kwdefaults__, *cells)
             return ("function", *_forms(parts, depth))
         case MethodType():
-            return ("method", *_forms((value.__func__, value.__self__), depth))
+            owner = value.__self__
+            held = owner if isinstance(owner, type) else (type(owner), getattr(owner, "__dict__", None))
+            return ("method", *_forms((value.__func__, held), depth))
         case functools.partial():
             partial = cast("functools.partial[Any]", value)
             return ("partial", *_forms((partial.func, partial.args, partial.keywords), depth))

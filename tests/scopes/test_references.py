@@ -101,6 +101,61 @@ def test_a_redefinition_in_a_module_does_not_either(monkeypatch: pytest.MonkeyPa
     assert registry.resolve(captured, what="it") is first
 
 
+class Window:
+    """Holds what it is set to where no fingerprint looks."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def trim(self, ctx: Any) -> Any:
+        return ctx.messages[-self.n :]
+
+
+def test_a_redefinition_that_no_fingerprint_tells_apart_does_not_either():
+    """Closures over the application's own objects, and values that are no callables, such as models."""
+
+    def over(window: Window) -> Any:
+        return lambda ctx: ctx.messages[-window.n :]
+
+    for make in (over, Window):
+        registry = Registry()
+        first = registry.register("it", make(Window(1)) if make is over else Window(1))
+        captured = registry.capture("it", what="it")
+        second = registry.register("it", make(Window(2)) if make is over else Window(2))
+        assert registry.resolve(Reference.parse(str(captured)), what="it") is first
+        newer = registry.capture("it", what="it")
+        assert newer != captured
+        assert registry.resolve(newer, what="it") is second
+        assert registry.register("it", second) is second
+        assert registry.capture("it", what="it") == newer, "it is the same value again"
+        # In a process that was given the name once, its number says nothing.
+        elsewhere = Registry()
+        only = elsewhere.register("it", make(Window(2)) if make is over else Window(2))
+        assert elsewhere.resolve(newer, what="it") is only
+
+
+def test_a_bound_method_that_is_registered_is_known_by_itself():
+    """It is another object each time it is asked for, and another version for each object that it is bound to."""
+    registry = Registry()
+    window = Window(1)
+    registry.register("trim", window.trim)
+    captured = registry.capture(window.trim, what="it")
+    assert captured.name == "trim"
+    with pytest.raises(ConfigurationError, match="has no name that a worker could find it by: register it"):
+        registry.capture(Window(1).trim, what="it")
+    registry.register("trim", Window(2).trim)
+    assert registry.resolve(captured, what="it") == window.trim
+    assert fingerprint(Window(1).trim) == fingerprint(Window(1).trim)
+    assert fingerprint(Window(1).trim) != fingerprint(Window(2).trim)
+
+
+def test_one_value_may_have_two_names():
+    registry = Registry()
+    registry.register("one", named.keep_none)
+    registry.register("two", named.keep_none)
+    assert [registry.capture(name, what="it").name for name in ("one", "two")] == ["one", "two"]
+
+
 def test_another_process_that_has_another_version_refuses_it(monkeypatch: pytest.MonkeyPatch):
     """A registry of its own stands for the process."""
     module = _module("deployed", "def trim(ctx): return ctx.messages[1:]", monkeypatch)

@@ -7,6 +7,8 @@ import json
 import os
 import signal
 import sys
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,15 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 import laneway.worker
-from laneway import Delegation, Laneway, LangChainAdapter, PydanticAdapter, Settings
+from laneway import Delegation, HistoryProcessorContext, Laneway, LangChainAdapter, PydanticAdapter, Settings
 from laneway.activities.adapter import Adapter
+from laneway.activities.steps import Steps
 
 from tests.langchain.graphs import ScriptedModel, called, said
+from tests.support.hooked import hooked
 from tests.support.stops import StoppingStore, Stops, append
+
+_noted: dict[str, Path] = {}
 
 
 def agents(ledger: Path, stops: Stops) -> dict[str, Adapter[Any]]:
@@ -85,7 +91,21 @@ def agents(ledger: Path, stops: Stops) -> dict[str, Adapter[Any]]:
         "checked": PydanticAdapter(checked),
         "graph": LangChainAdapter(graph),
         **_team(ledger, stops),
+        **hooked(ledger),
     }
+
+
+def application(ledger: Path, stops: Stops, *, version: str = "1") -> Laneway:
+    """These agents, and a history processor `trim` that writes down its version."""
+    app = Laneway(agents=agents(ledger, stops))
+    _noted["ledger"] = ledger  # not enclosed: it would make another version in each process
+
+    @app.processor
+    def trim(ctx: HistoryProcessorContext[Any]) -> Any:
+        append(_noted["ledger"], f"trim {version}")
+        return ctx.messages
+
+    return app
 
 
 def _team(ledger: Path, stops: Stops) -> dict[str, Adapter[Any]]:
@@ -134,37 +154,53 @@ def _team(ledger: Path, stops: Stops) -> dict[str, Adapter[Any]]:
 
 
 async def work(folder: Path, place: str | None) -> None:
-    """Run a worker that stops at `place`."""
-    stops = Stops(place, folder / "stopped")
+    """Run a worker that stops at `place`; after an `@` comes the version of its application."""
+    place, _, version = (place or "").partition("@")
+    stops = Stops(place or None, folder / "stopped")
     StoppingStore.stops = stops
     laneway.worker.HistoryStore = StoppingStore
-    settings = Settings.model_validate(json.loads((folder / "settings.json").read_text()))
-    async with Laneway(agents=agents(folder / "ledger", stops)).worker(settings):
+    # However slow the machine is, another worker comes in time.
+    laneway.worker.Steps = partial(Steps, mismatch_grace=timedelta(minutes=2))  # type: ignore[misc, assignment]
+    async with application(folder / "ledger", stops, version=version or "1").worker(_settings(folder)):
         append(folder / "ready", "ready")
         await asyncio.Event().wait()
 
 
+async def talk(folder: Path, conversation_id: str) -> None:
+    """Go on with a conversation in a scope, as a caller that knows nothing of it but its id."""
+    async with (
+        application(folder / "ledger", Stops()).client(_settings(folder)) as client,
+        client.history(conversation_id, processor="trim"),
+    ):
+        result = await client.ask("plain", "and on")
+    append(folder / "said", str(result.output))
+
+
+def _settings(folder: Path) -> Settings:
+    return Settings.model_validate(json.loads((folder / "settings.json").read_text()))
+
+
 def main() -> None:
-    """Start and kill workers as asked on standard input.
+    """Start and kill workers as asked on standard input, and have callers talk.
 
     Each is forked off this process, which has imported everything and started nothing: a worker of its own within a
     second, where a new interpreter would first import for several.
     """
     for line in sys.stdin:
         order, _, rest = line.strip().partition(" ")
-        if order == "start":
-            folder, _, place = rest.partition("|")
-            pid = os.fork()
-            if pid == 0:
-                try:
-                    asyncio.run(work(Path(folder), place or None))
-                finally:
-                    os._exit(1)
-            answer = str(pid)
-        else:
+        if order == "kill":
             os.kill(int(rest), signal.SIGKILL)
             os.waitpid(int(rest), 0)
             answer = "gone"
+        else:
+            folder, _, what = rest.partition("|")
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    asyncio.run(work(Path(folder), what or None) if order == "start" else talk(Path(folder), what))
+                finally:
+                    os._exit(1)
+            answer = str(pid)
         print(answer, flush=True)
 
 

@@ -46,7 +46,10 @@ class Stops:
 
 
 class StoppingStore(HistoryStore):
-    """A store that stops before and after what it does: `load:0`, `before s0`, `after s0`, `before commit`…"""
+    """A store that stops before and after what it does: `load:0`, `before s0`, `after s0`, `before commit`…
+
+    At a hook's decision by the hook's name, `after before_tool`; when those who are told of an end were, at `settle`.
+    """
 
     stops: Stops
 
@@ -68,6 +71,25 @@ class StoppingStore(HistoryStore):
         record = await super().commit(*args, **kwargs)
         await self.stops.at("after commit")
         return record
+
+    async def abort(self, *args: Any, **kwargs: Any) -> Any:
+        await self.stops.at("before abort")
+        record = await super().abort(*args, **kwargs)
+        await self.stops.at("after abort")
+        return record
+
+    async def decide(self, fence: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+        hook = name.split(":")[1]
+        await self.stops.at(f"before {hook}")
+        held = await super().decide(fence, name, *args, **kwargs)
+        await self.stops.at(f"after {hook}")
+        return held
+
+    async def settle(self, *args: Any, **kwargs: Any) -> Any:
+        await self.stops.at("before settle")
+        settled = await super().settle(*args, **kwargs)
+        await self.stops.at("after settle")
+        return settled
 
 
 def append(path: Path, line: str) -> None:

@@ -75,6 +75,14 @@ class WorkerProcess:
     ) -> None:
         self.kill()
 
+    async def talk(self, conversation_id: str) -> str:
+        """Have another process go on with a conversation, see `ledgered.talk`; what it was answered."""
+        pid = self._nursery.ask(f"talk {self.folder}|{conversation_id}")
+        try:
+            return await self._line_in("said")
+        finally:
+            assert self._nursery.ask(f"kill {pid}") == "gone"
+
     async def stopped(self) -> str:
         """Wait until it has come to its place."""
         return await self._line_in("stopped")
