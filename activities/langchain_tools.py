@@ -16,6 +16,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
 from contextvars import ContextVar
 from copy import copy
 from hashlib import blake2b
@@ -100,12 +101,17 @@ class ToolGate:
                 return await own(request, guarded)
             if own_sync is None:
                 return await guarded(request)
-            loop = asyncio.get_running_loop()
+            loop, calls = asyncio.get_running_loop(), list[Future[Any]]()
 
             def from_thread(request: ToolCallRequest) -> Any:
-                return asyncio.run_coroutine_threadsafe(guarded(request), loop).result()
+                calls.append(asyncio.run_coroutine_threadsafe(guarded(request), loop))
+                return calls[-1].result()
 
-            return await asyncio.to_thread(own_sync, request, from_thread)
+            try:
+                return await asyncio.to_thread(own_sync, request, from_thread)
+            finally:
+                for call in calls:
+                    call.cancel()  # where the step is, what the thread waits for must not run on
 
         mine = copy(node)
         mine._awrap_tool_call = wrap

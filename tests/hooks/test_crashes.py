@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from itertools import product
 from typing import Any
 
 import pytest
@@ -41,6 +42,13 @@ class DyingStore(HistoryStore):
         record = await super().commit(*args, **kwargs)
         self._die("after commit")
         return record
+
+    async def decide(self, fence: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+        hook = name.split(":")[1]
+        self._die(f"before {hook}")
+        held = await super().decide(fence, name, *args, **kwargs)
+        self._die(f"after {hook}")
+        return held
 
     async def stage(self, fence: Any, name: str, *args: Any, **kwargs: Any) -> Any:
         staged = await super().stage(fence, name, *args, **kwargs)
@@ -121,9 +129,13 @@ def asked() -> list[str]:
     return []
 
 
+DECIDED = ("user_prompt_submit", "before_model_request", "after_model_request", "before_tool", "after_tool")
+
+
 @pytest.mark.parametrize(
     ("framework", "dies"),
     [
+        *product(("pydantic_ai", "langchain"), (f"after {hook}" for hook in DECIDED)),
         *(("pydantic_ai", place) for place in ("after m", "after s", "after j", "after commit")),
         # What tasks wrote is the first thing in the journal, what came of tools the second.
         *(("langchain", place) for place in ("after s", "after j", "after j1:h", "after j1:g", "after commit")),
@@ -153,7 +165,9 @@ async def test_no_hook_that_decided_is_asked_again(
     recorder = Recorder() if framework == "pydantic_ai" else Graphs()
     lane = Lane(redis, settings, conversation_id, Hooks(**hooks), recorder)
     if framework == "langchain":
-        lane.store.death = Died  # LangGraph takes a cancellation inside of a task for that task's own
+        # LangGraph takes a cancellation that nobody asked for, inside of a task, for that node's own failure, as it is
+        # where a node's code raises it: the turn would fail of it.
+        lane.store.death = Died
     outcomes = await lane.run("look", dies)
     assert outcomes.count("died") == 1
     assert outcomes[-1] == "committed"
@@ -164,6 +178,26 @@ async def test_no_hook_that_decided_is_asked_again(
     assert (first.text if isinstance(first, BaseMessage) else texts_of([first])[0]) == "look edit 1"
     assert len(lane.recorder.sent) == 2
     assert await lane.store.owed(lane.key, "turn") is None
+
+
+@pytest.mark.parametrize("framework", ["pydantic_ai", "langchain"])
+async def test_a_tool_s_denial_stands_after_a_crash(
+    redis: Redis, settings: Settings, conversation_id: str, asked: list[str], framework: str
+):
+    """The hook would say yes the second time; the tool is not run, and the model is told the first word."""
+
+    def once(event: Any) -> Deny | None:
+        asked.append("asked")
+        return Deny("first word") if len(asked) == 1 else None
+
+    recorder = Recorder() if framework == "pydantic_ai" else Graphs()
+    lane = Lane(redis, settings, conversation_id, Hooks(before_tool=once), recorder)
+    lane.store.death = Died
+    assert await lane.run("look", "after before_tool") == ["next", "died", "next", "committed"]
+    assert asked == ["asked"]
+    adapter = lane.recorder.adapter()
+    entries = await lane.store.history(lane.key, (await lane.store.head(lane.key)).checkpoint)
+    assert "first word" in str([adapter.decode(entry.payload) for entry in entries])
 
 
 @pytest.mark.parametrize("dies", ["before abort", "after abort"])

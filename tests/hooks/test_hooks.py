@@ -21,7 +21,6 @@ from laneway import (
     Hooks,
     Laneway,
     LanewayClient,
-    Settings,
     TurnDenied,
     UserPromptSubmit,
 )
@@ -32,6 +31,7 @@ from examples.plain_adapter import Message, PlainAdapter
 from tests.editing.agents import Recorder, texts_of
 from tests.hooks import told
 from tests.support.bench import Bench
+from tests.support.contents import everything_in, temporal_history
 
 
 @pytest.fixture(autouse=True)
@@ -58,23 +58,6 @@ def remembering(name: str, answer: Callable[[Any], Any] = lambda event: None) ->
 
     hook.__qualname__ = name
     return hook
-
-
-async def everything_in(redis: Redis, settings: Settings) -> bytes:
-    """All that the test's keys hold."""
-    found: list[bytes] = []
-    async for key in redis.scan_iter(f"{settings.redis_prefix}:*"):
-        found.append(await redis.dump(key) or b"")
-        kind = (await redis.type(key)).decode()
-        if kind == "hash":
-            found.extend((await redis.hgetall(key)).values())
-        elif kind == "list":
-            found.extend(await redis.lrange(key, 0, -1))
-        elif kind == "stream":
-            found.extend(value for _, fields in await redis.xrange(key) for value in fields.values())
-        elif kind == "string":
-            found.append(await redis.get(key))
-    return b"\n".join(found)
 
 
 async def test_hooks_run_in_order_and_each_sees_what_the_one_before_it_made(
@@ -120,8 +103,7 @@ async def test_the_original_of_an_edited_prompt_is_nowhere(bench: Bench, redis: 
     goes_on.set()
     assert (await turn.result()).output == "re: redacted"
     assert b"plugh" not in await everything_in(redis, bench.settings)
-    async for event in client.temporal.get_workflow_handle(turn.lane.workflow_id).fetch_history_events():
-        assert b"plugh" not in event.SerializeToString()
+    assert b"plugh" not in await temporal_history(client, turn.lane.workflow_id)
 
 
 async def test_a_denied_turn_leaves_no_trace_in_history(

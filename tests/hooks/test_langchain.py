@@ -167,6 +167,32 @@ async def test_hooks_see_what_a_wrapper_makes_of_a_call(bench: Bench, conversati
     assert sorted(event.arguments["what"] for event in asked) == sorted(ran) == ["aa", "bb"]
 
 
+async def test_a_cancelled_turn_stops_a_tool_inside_of_a_synchronous_wrapper(bench: Bench, conversation_id: str):
+    """The wrapper's thread cannot be stopped, and what it waits for can."""
+    begun, stopped = asyncio.Event(), asyncio.Event()
+
+    async def fetch(what: str) -> str:
+        """Fetch."""
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        return "never"
+
+    model = ScriptedModel(answer=lambda messages: called(("fetch", {"what": "a"}, "c1")))
+    graph: StateGraph[Any, Any, Any, Any] = StateGraph(MessagesState)
+    graph.add_node("first", lambda state: {"messages": [model.invoke(state["messages"])]})
+    graph.add_node("tools", ToolNode([fetch], wrap_tool_call=lambda request, execute: execute(request)))
+    graph.add_edge(START, "first")
+    graph.add_edge("first", "tools")
+    client = await bench.serve({"agent": LangChainAdapter(graph, hooks=Hooks(before_tool=told.note))})
+    turn = await client.conversation(conversation_id).submit("agent", "go")
+    await asyncio.wait_for(begun.wait(), 30)
+    assert await turn.cancel() == "cancelled"
+    await asyncio.wait_for(stopped.wait(), 30)
+
+
 async def test_a_hook_that_fails_fails_the_turn_though_tool_errors_are_handled(bench: Bench, conversation_id: str):
     """Its failure is no tool's, so no tool node makes a message of it."""
     ran: list[str] = []
