@@ -168,3 +168,48 @@ def test_no_bare_folder_name_can_be_imported(installed: Path) -> None:
 
 def test_the_command_says_how_it_is_used(installed: Path) -> None:
     assert "worker" in run([installed / "bin/laneway", "--help"], cwd=installed.parent)
+
+
+PROVES = """
+import asyncio, sys
+
+from laneway.testing import AdapterCase, check_adapter
+from my_adapter import PlainAdapter
+
+asked = 0
+
+
+async def answer(messages):
+    global asked
+    asked += 1
+    prompt = max(i for i, one in enumerate(messages) if one["role"] == "user")
+    called = len(messages) > prompt + 1
+    if "add" in messages[prompt]["text"] and not called:
+        return {"role": "assistant", "text": "", "call": ["add", {"value": 1}]}
+    return {"role": "assistant", "text": messages[-1]["text"]}
+
+
+class Forgetful(PlainAdapter):
+    def encode(self, message):
+        return super().encode({**message, "text": message["text"] + "."})
+
+
+def case(kind):
+    make = lambda: kind(answer, name="mine", tools={"add": lambda value: value + 1})
+    return AdapterCase(make, text_prompt="Hello", tool_prompt="add", asked=lambda: asked)
+
+
+good, bad = (asyncio.run(check_adapter(case(kind))) for kind in (PlainAdapter, Forgetful))
+good.raise_for_failures()
+print(len(good.results), len(bad.failures), "pytest" in sys.modules)
+"""
+
+
+def test_an_author_elsewhere_proves_an_adapter_with_what_is_installed(installed: Path, tmp_path: Path) -> None:
+    """The example of the page on adapters, in a project of its own: the suite passes it, and finds what is broken."""
+    shutil.copy(ROOT / "examples/plain_adapter.py", tmp_path / "my_adapter.py")
+    (tmp_path / "prove.py").write_text(PROVES)
+    printed = run([installed / "bin/python", "-W", "error", tmp_path / "prove.py"], cwd=tmp_path).split()
+    checks, found, needs_pytest = int(printed[0]), int(printed[1]), printed[2]
+    assert (checks, needs_pytest) == (12, "False")
+    assert found >= 1
