@@ -507,12 +507,12 @@ return 0
 """
 )
 
-# KEYS: a lane's head, the epoch's list. ARGV: v, e, n, d, t and x of the head, then encoded entries. A lane that has a
-# history stays as it is.
+# KEYS: a lane's head, the epoch's list, its turns. ARGV: v, e, n, d, t and x of the head, then encoded entries. A lane
+# that has a history stays as it is, and so does one that had a turn: what that wrote may have been dropped.
 SEED = (
     STRICT
     + """
-if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+if redis.call('EXISTS', KEYS[1], KEYS[3]) > 0 then return 0 end
 redis.call('UNLINK', KEYS[2])
 for from = 7, #ARGV, 1000 do
   redis.call('RPUSH', KEYS[2], unpack(ARGV, from, math.min(from + 999, #ARGV)))
@@ -522,14 +522,15 @@ return 1
 """
 )
 
-# KEYS: a lane's head, its turns, its events. ARGV 1: base name. 2: for how many seconds what its turns did is kept.
+# KEYS: a lane's head. ARGV 1: base name. 2: for how many seconds what its turns did is kept.
 DROP_HISTORY = (
     "#!lua flags=allow-oom\n"
     """
 local epoch = redis.call('HGET', KEYS[1], 'e')
 if epoch then redis.call('UNLINK', ARGV[1] .. 'epoch:' .. epoch) end
 redis.call('UNLINK', KEYS[1])
-for at = 2, 3 do redis.call('EXPIRE', KEYS[at], ARGV[2]) end
+for _, name in ipairs({'archive', 'thread'}) do redis.call('UNLINK', ARGV[1] .. name) end
+for _, name in ipairs({'turns', 'events', 'spent'}) do redis.call('EXPIRE', ARGV[1] .. name, ARGV[2]) end
 return 1
 """
 )

@@ -479,19 +479,21 @@ class HistoryStore:
     # Lanes of children ------------------------------------------------------------------------------------------------
 
     async def fork(self, source: LaneKey, target: LaneKey) -> None:
-        """Let a lane without a history begin with what another one has committed; one that has a history stays."""
+        """Let a new lane begin with what another one has committed; one that has a history, or had a turn, stays."""
         head = await self.head(source)
         at, names = head.checkpoint, self.names(target)
         entries = await self._entries(source, at.epoch, 0, at.length)
         checked_entries(entries, at, first=0, after="")
         extras = json.dumps(head.extras, separators=(",", ":"))
         fields = (head.version, at.epoch, at.length, at.digest, head.turn_id or "", extras)
-        await _answer(self._seed([names.head, names.epoch(at.epoch)], [*fields, *entries]))
+        await _answer(self._seed([names.head, names.epoch(at.epoch), names.turns], [*fields, *entries]))
 
     async def drop_history(self, lane: LaneKey) -> None:
         """Drop what a lane has committed. How its turns ended is kept for a while."""
         names = self.names(lane)
-        await _answer(self._drop_history([names.head, names.turns, names.events], [names.base, self._stage_ttl]))
+        await _answer(self._drop_history([names.head], [names.base, self._stage_ttl]))
+        # In another slot of a cluster than the lane's keys.
+        await _answer(self._redis.expire(conversation_name(self._prefix, lane.conversation), self._stage_ttl))
 
     # The index of lanes -----------------------------------------------------------------------------------------------
 

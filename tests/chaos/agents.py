@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic_ai import Agent, ModelRetry, RunContext
+from pydantic_ai import Agent, CallDeferred, ModelRetry, RunContext
 from pydantic_ai.exceptions import ModelServerError
 from pydantic_ai.messages import (
     ModelMessage,
@@ -25,19 +25,32 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
-from laneway import PydanticAdapter, RetryPolicy
+from laneway import Delegation, PydanticAdapter, RetryPolicy
 from laneway.activities.adapter import Adapter
 
 from tests.chaos.graph import graph_adapter
 from tests.chaos.ledger import Ledger
-from tests.chaos.script import Failed, Message, Part, Plan, ask, digest, respond
+from tests.chaos.script import (
+    TEAMS,
+    Failed,
+    Message,
+    Part,
+    Plan,
+    ask,
+    digest,
+    in_order,
+    own_of,
+    respond,
+    sightings,
+    told_of_kept,
+)
 from tests.chaos.watched import attempt_fields, current_attempt
 
 __all__ = ["AGENTS", "Hold", "Place", "Scripted", "seen"]
 
 AGENTS = ("plain", "careful", "graph")
-"""`careful` has an output validator, and a system prompt that changes every few seconds and so rewrites histories;
-`graph` is a graph of LangGraph's."""
+"""Whom callers talk to. `careful` has an output validator, and a system prompt that changes every few seconds and so
+rewrites histories; `graph` is a graph of LangGraph's. `plain` and `graph` hand work to agents of both frameworks."""
 
 _USAGE = RequestUsage(input_tokens=1, output_tokens=1)
 _MOOD_SECONDS = 9
@@ -71,6 +84,25 @@ class Hold:
         return True
 
 
+def delegations(agent: str) -> Mapping[str, Delegation]:
+    """The delegates of an agent, as its adapter takes them. Two of a kind at a time, so that some wait for a place."""
+    return {
+        name: Delegation(
+            one.agent,
+            f"does what {name} does",
+            max_concurrency=2,
+            keep=one.keep,
+            max_turns=1000,
+            on_failure="fail_turn" if one.fails_turn else "tell_model",
+        )
+        for name, one in TEAMS.get(agent, {}).items()
+    }
+
+
+def _content(value: Any) -> str:
+    return told_of_kept(value["child"], value["output"]) if isinstance(value, dict) else str(value)
+
+
 def seen(messages: Sequence[ModelMessage]) -> list[Message]:
     """Pydantic AI's messages in the script's form."""
     found: list[Message] = []
@@ -82,12 +114,12 @@ def seen(messages: Sequence[ModelMessage]) -> list[Message]:
                 text = str(part.content)
                 parts.append(["prompt", text] if text.startswith("{") else ["feedback"])
             elif isinstance(part, ToolReturnPart):
-                parts.append(["result", part.tool_name, part.tool_call_id, part.outcome, str(part.content)])
+                parts.append(["result", part.tool_name, part.tool_call_id, part.outcome, _content(part.content)])
             elif isinstance(part, ToolCallPart):
                 parts.append(["call", part.tool_name, part.tool_call_id, json.dumps(part.args_as_dict())])
             elif isinstance(part, TextPart):
                 parts.append(["text", part.content])
-        found.append(("request" if isinstance(message, ModelRequest) else "response", parts))
+        found.append(("request", in_order(parts)) if isinstance(message, ModelRequest) else ("response", parts))
     return found
 
 
@@ -114,8 +146,14 @@ class Scripted:
         self._hold = hold
 
     def agents(self) -> Mapping[str, Adapter[Any]]:
-        native = {name: PydanticAdapter(self._agent(name), retry_policy=_RETRIES) for name in ("plain", "careful")}
-        return {**native, "graph": graph_adapter(self._note, self._pass, _RETRIES)}
+        native = {
+            name: PydanticAdapter(self._agent(name), retry_policy=_RETRIES, delegates=delegations(name))
+            for name in ("plain", "careful", "reader")
+        }
+        graphs = {
+            name: graph_adapter(self._note, self._pass, _RETRIES, delegations(name)) for name in ("graph", "scribe")
+        }
+        return {**native, **graphs}
 
     def _note(self, kind: str, /, **fields: object) -> None:
         assert self._ledger is not None
@@ -128,7 +166,7 @@ class Scripted:
     async def _model(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         asked = seen(messages)
         plan, answers = ask(asked)
-        self._note("model", of=plan.id, asked=digest(asked), answers=answers)
+        self._note("model", of=plan.id, asked=digest(asked), answers=answers, outside=vars(sightings(own_of(asked))))
         if plan.pace:
             await asyncio.sleep(plan.pace)
         attempt = current_attempt()
@@ -179,6 +217,15 @@ class Scripted:
         async def broken(ctx: RunContext[None], call: str) -> str:
             await asyncio.sleep(begin("broken", ctx, call).tool_pace)
             raise RuntimeError(f"broken {call}")
+
+        @agent.tool(requires_approval=True)
+        async def sign(ctx: RunContext[None], call: str) -> str:
+            await asyncio.sleep(begin("sign", ctx, call).tool_pace)
+            return end("sign", call)
+
+        @agent.tool_plain
+        async def measure(call: str) -> str:
+            raise CallDeferred
 
         if name == "careful":
 

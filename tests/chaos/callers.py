@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from laneway import LanewayClient, LanewayError
+from laneway import LanewayClient, LanewayError, RequestBudget
 from laneway.errors import LaneBusy, ServiceUnavailable, TurnCancelled, TurnConflict, TurnFailed
 from laneway.turns import Turn
 
@@ -90,7 +90,7 @@ class Caller:
                 burst = self._chance.randint(2, 6) if self._busy and self._chance.random() < 0.2 else 1
                 turns: list[asyncio.Task[None]] = []
                 for _ in range(burst):
-                    wish = draw(self._chance, f"{self.name}-{next(self._numbers)}", validates=agent == "careful")
+                    wish = draw(self._chance, f"{self.name}-{next(self._numbers)}", agent)
                     await self._open.acquire()
                     turn = group.create_task(self._turn(conversation, agent, wish))
                     turn.add_done_callback(lambda _: self._open.release())
@@ -144,6 +144,7 @@ class Caller:
                 agent=agent,
                 prompt=plan.to_prompt(),
                 timeout=wish.timeout,
+                budget=wish.budget,
                 busy="enqueue" if again else wish.when_busy,
                 waiting=wish.cancel_waiting and not again,
                 **call,
@@ -158,6 +159,7 @@ class Caller:
                         plan.to_prompt(),
                         turn_id=plan.id,
                         timeout=wish.timeout,
+                        budget=None if wish.budget is None else RequestBudget(request_limit=wish.budget),
                         when_busy="enqueue" if again else wish.when_busy,
                         cancel_waiting=wish.cancel_waiting and not again,
                     )

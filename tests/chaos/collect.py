@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ async def collect(folder: Path, settings: Settings, accepted: Iterable[str]) -> 
         await redis.aclose()
     (folder / "redis.json").write_text(json.dumps({"prefix": settings.redis_prefix, "keys": keys}))
     client = await connect_temporal(settings)
-    wanted, deadline = set(accepted), time.monotonic() + _VISIBLE_WITHIN_S
+    wanted, deadline = {*accepted, *_delegated(keys)}, time.monotonic() + _VISIBLE_WITHIN_S
     known: dict[str, dict[str, Any]] = {}
     while True:
         runs = [await _run(client, run, known) async for run in client.list_workflows("WorkflowType = 'Lane'")]
@@ -76,25 +76,44 @@ def _text(value: bytes) -> str:
     return b64encode(value).decode()
 
 
+def _delegated(keys: dict[str, dict[str, Any]]) -> set[str]:
+    """The turns of children that took a step: their workflows are to be found too."""
+    found: set[str] = set()
+    for name, held in keys.items():
+        for turn, blob in held["value"] if name.endswith("}:turns") else ():
+            record = json.loads(b64decode(blob).partition(b"|")[2])
+            if b64decode(turn).startswith(b"turn-") and record["t"][0] is not None:
+                found.add(b64decode(turn).decode())
+    return found
+
+
 async def _run(client: Client, listed: WorkflowExecution, known: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """A run's lane, and the turns that it accepted, in order: from its events as Temporal stores them."""
+    """A run's lane, and the turns that it accepted, in order: from its events as Temporal stores them.
+
+    A child accepts the one turn that it is started with.
+    """
     if (before := known.get(listed.run_id)) is not None and before["closed"]:
         return before
     handle = client.get_workflow_handle(listed.id, run_id=listed.run_id)
     lane: list[str] = []
     accepted: list[list[str]] = []
-    closed = False
+    closed, ended, parent = False, 0, ""
     try:
         async for event in handle.fetch_history_events():
             if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
-                value = json.loads(event.workflow_execution_started_event_attributes.input.payloads[0].data)
+                started = event.workflow_execution_started_event_attributes
+                value = json.loads(started.input.payloads[0].data)
                 lane = [value["c"], value["a"], value["k"]]
+                parent = started.parent_workflow_execution.workflow_id
+                if value.get("once"):
+                    accepted.extend([turn["id"], turn["p"], "enqueue"] for turn in value["queue"])
             elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
                 request = event.workflow_execution_update_accepted_event_attributes.accepted_request
                 turn = json.loads(request.input.args.payloads[0].data)
                 accepted.append([turn["id"], turn["p"], turn.get("b", "enqueue")])
             else:
                 closed = event.event_type in _CLOSING
+                ended = event.event_time.ToMilliseconds() if closed else 0
     except RPCError as error:
         raise RuntimeError(f"the history of run {listed.run_id} of {listed.id} cannot be read: {error}") from error
     run = {
@@ -105,6 +124,8 @@ async def _run(client: Client, listed: WorkflowExecution, known: dict[str, dict[
         "lane": lane,
         "accepted": accepted,
         "closed": closed,
+        "ended": ended,
+        "parent": parent,
     }
     known[listed.run_id] = run
     return run
@@ -113,4 +134,8 @@ async def _run(client: Client, listed: WorkflowExecution, known: dict[str, dict[
 _CLOSING = (
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED,
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT,
 )

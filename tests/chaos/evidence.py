@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.chaos.ledger import read_ledger
 
-__all__ = ["Evidence", "LaneLeft", "Outcome", "Record", "Violation", "read_evidence"]
+__all__ = ["ChildNamed", "Evidence", "LaneLeft", "Outcome", "Record", "Run", "Violation", "read_evidence"]
 
 Line = dict[str, Any]
 Outcome = str
@@ -41,8 +41,19 @@ class Violation:
 
 
 @dataclass(frozen=True)
+class ChildNamed:
+    """A child as its parent's record names it: on which lane, and which run of a kept conversation it is."""
+
+    delegate: str
+    lane: str
+    turn: str
+    kept: str | None
+    runs: int
+
+
+@dataclass(frozen=True)
 class Record:
-    """A turn's record in Redis."""
+    """A turn's record in Redis; `ended` is in milliseconds since 1970."""
 
     turn: str
     number: int
@@ -53,6 +64,28 @@ class Record:
     output_in_history: bool
     output: str | None
     error: str | None
+    message: str | None = None
+    ended: int = 0
+    children: tuple[ChildNamed, ...] = ()
+    taken: tuple[tuple[str, str], ...] = ()
+    into: str | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a lane's workflow.
+
+    Attributes:
+        workflow: the workflow's id.
+        lane: whose it is.
+        ended: when it was closed, in milliseconds since 1970; 0 where it is open.
+        parent: the id of the workflow that started it as a child; empty for none.
+    """
+
+    workflow: str
+    lane: str
+    ended: int = 0
+    parent: str = ""
 
 
 @dataclass
@@ -84,9 +117,14 @@ class LaneLeft:
     accepted: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
 
     @property
+    def is_child(self) -> bool:
+        """Whether it does delegated work."""
+        return self.name.startswith("child-")
+
+    @property
     def committed(self) -> list[Record]:
-        """The records of committed turns, in the order of their ends."""
-        found = [record for record in self.records.values() if record.outcome == "committed"]
+        """The records of committed turns, in the order of their ends, without messages that steered others."""
+        found = [one for one in self.records.values() if one.outcome == "committed" and one.into is None]
         return sorted(found, key=lambda record: record.number)
 
 
@@ -97,14 +135,16 @@ class Evidence:
     Attributes:
         lanes: by `conversation/agent`.
         callers: what clients did and saw, by time.
+        answers: what was answered to turns that wait, and what was said of that.
         workers: what each worker process did, by process.
-        runs: how many runs of workflows there were.
+        runs: the runs of workflows.
     """
 
     lanes: dict[str, LaneLeft] = field(default_factory=dict[str, LaneLeft])
     callers: list[Line] = field(default_factory=list[Line])
+    answers: list[Line] = field(default_factory=list[Line])
     workers: dict[str, list[Line]] = field(default_factory=dict[str, list[Line]])
-    runs: int = 0
+    runs: list[Run] = field(default_factory=list[Run])
 
 
 def read_evidence(folder: Path) -> Evidence:
@@ -113,14 +153,16 @@ def read_evidence(folder: Path) -> Evidence:
     stored = json.loads((folder / "redis.json").read_text())
     _read_redis(found, stored["prefix"], stored["keys"])
     runs = json.loads((folder / "temporal.json").read_text())
-    found.runs = len(runs)
     for run in runs:
         conversation, agent, _ = run["lane"]
         lane = found.lanes.setdefault(f"{conversation}/{agent}", LaneLeft(f"{conversation}/{agent}", agent))
+        found.runs.append(Run(run.get("workflow", ""), lane.name, run.get("ended", 0), run.get("parent", "")))
         lane.accepted.extend((turn, prompt, busy) for turn, prompt, busy in run["accepted"])
     for path in sorted(folder.glob("callers/*.jsonl")):
         found.callers.extend(read_ledger(path))
     found.callers.sort(key=lambda line: line["t"])
+    for path in sorted(folder.glob("answerers/*.jsonl")):
+        found.answers.extend(read_ledger(path))
     for path in sorted(folder.glob("workers/*.jsonl")):
         found.workers[path.stem] = list(read_ledger(path))
     return found
@@ -128,7 +170,11 @@ def read_evidence(folder: Path) -> Evidence:
 
 def _read_redis(found: Evidence, prefix: str, keys: dict[str, dict[str, Any]]) -> None:
     names: dict[str, str] = {}
-    for lane_id, text in _pairs(keys.get(f"{prefix}:lanes", {"value": []})["value"]):
+    # The lanes of children are listed only by their conversations.
+    indexes = [
+        held for key, held in keys.items() if key == f"{prefix}:lanes" or key.startswith(f"{prefix}:conversation:")
+    ]
+    for lane_id, text in (pair for held in indexes for pair in _pairs(held["value"])):
         conversation, agent, _ = json.loads(text)
         names[lane_id] = f"{conversation}/{agent}"
         found.lanes.setdefault(names[lane_id], LaneLeft(names[lane_id], agent))
@@ -180,4 +226,12 @@ def _record(turn: str, blob: bytes) -> Record:
         output_in_history=bool(data.get("h")),
         output=data.get("r"),
         error=data["e"][0] if "e" in data else None,
+        message=data["e"][1] if "e" in data else None,
+        ended=data.get("t", (0, 0))[1],
+        children=tuple(
+            ChildNamed(delegate, f"{conversation}/{agent}", turn, kept, runs)
+            for delegate, conversation, agent, _, turn, kept, runs in data.get("k", ())
+        ),
+        taken=tuple((turn, prompt) for turn, prompt in data.get("m", ())),
+        into=data.get("j"),
     )

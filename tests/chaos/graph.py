@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from langchain.agents import create_agent
@@ -13,12 +13,24 @@ from langchain.tools import ToolRuntime
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.tools import ToolException, tool
+from langgraph.types import interrupt
 
-from laneway import LangChainAdapter, RetryPolicy
+from laneway import Delegation, LangChainAdapter, RetryPolicy
 
-from tests.chaos.script import Failed, Message, Part, Plan, ask, digest, respond
+from tests.chaos.script import (
+    Failed,
+    Message,
+    Part,
+    Plan,
+    ask,
+    digest,
+    own_of,
+    respond,
+    sightings,
+    told_of_kept,
+)
 from tests.chaos.watched import current_attempt
-from tests.langchain.graphs import ScriptedModel, prompts_of
+from tests.langchain.graphs import ScriptedModel
 
 __all__ = ["graph_adapter", "seen_by_graph"]
 
@@ -32,26 +44,39 @@ class Overloaded(Exception):
 
 
 def seen_by_graph(messages: Sequence[BaseMessage]) -> list[Message]:
-    """LangChain's messages in the script's form, where the results of one batch are one message."""
+    """LangChain's messages in the script's form, where what comes between two answers is one message."""
     found: list[Message] = []
+
+    def ask_with(part: Part) -> None:
+        if found and found[-1][0] == "request":
+            found[-1][1].append(part)
+        else:
+            found.append(("request", [part]))
+
     for message in messages:
         match message:
             case HumanMessage():
-                found.append(("request", [["prompt", str(message.content)]]))
+                ask_with(["prompt", str(message.content)])
             case ToolMessage():
-                outcome = "retried" if message.status == "error" else "success"
-                part: Part = ["result", str(message.name), message.tool_call_id, outcome, str(message.content)]
-                if found[-1][0] == "request" and found[-1][1][0][0] == "result":
-                    found[-1][1].append(part)
-                else:
-                    found.append(("request", [part]))
+                name = str(message.name)
+                failed = "retried" if name == "shy" else "failed"
+                outcome = failed if message.status == "error" else "success"
+                content = _told(name, str(message.content)) if outcome == "success" else str(message.content)
+                ask_with(["result", name, message.tool_call_id, outcome, content])
             case AIMessage():
                 parts: list[Part] = [["text", str(message.content)]] if message.content else []
                 parts += [["call", one["name"], str(one["id"]), json.dumps(one["args"])] for one in message.tool_calls]
                 found.append(("response", parts))
             case other:
-                found.append(("request", [["unexpected", other.type]]))
+                ask_with(["unexpected", other.type])
     return found
+
+
+def _told(tool: str, content: str) -> str:
+    if tool != "delegate_to_kept":
+        return content
+    value = json.loads(content)
+    return told_of_kept(value["child"], value["output"])
 
 
 def _native(parts: Sequence[Part]) -> AIMessage:
@@ -60,19 +85,25 @@ def _native(parts: Sequence[Part]) -> AIMessage:
     return AIMessage(text, tool_calls=calls, usage_metadata=_USAGE)
 
 
-def graph_adapter(note: Callable[..., None], stand: Callable[[str], bool], retries: RetryPolicy) -> LangChainAdapter:
+def graph_adapter(
+    note: Callable[..., None],
+    stand: Callable[[str], bool],
+    retries: RetryPolicy,
+    delegates: Mapping[str, Delegation],
+) -> LangChainAdapter:
     """The agent, with `create_agent`.
 
     Args:
         note: writes a line.
         stand: stands still at a place, where this process is to; whether it did.
         retries: how its model requests are retried.
+        delegates: whom it hands work to.
     """
 
     async def answer(messages: list[BaseMessage]) -> AIMessage:
         asked = seen_by_graph(messages)
         plan, answers = ask(asked)
-        note("model", of=plan.id, asked=digest(asked), answers=answers)
+        note("model", of=plan.id, asked=digest(asked), answers=answers, outside=vars(sightings(own_of(asked))))
         if plan.pace:
             await asyncio.sleep(plan.pace)
         attempt = current_attempt()
@@ -87,7 +118,7 @@ def graph_adapter(note: Callable[..., None], stand: Callable[[str], bool], retri
         return _native(parts)
 
     def begin(name: str, runtime: ToolRuntime[Any, Any], call: str) -> Plan:
-        plan = Plan.from_prompt(prompts_of(runtime.state["messages"])[-1])
+        plan, _ = ask(seen_by_graph(runtime.state["messages"]))
         note("tool", of=plan.id, tool=name, call=call, given=runtime.tool_call_id)
         return plan
 
@@ -115,9 +146,8 @@ def graph_adapter(note: Callable[..., None], stand: Callable[[str], bool], retri
         """Refuse a turn's first call."""
         await asyncio.sleep(begin("shy", runtime, call).tool_pace)
         done = end("shy", call)
-        own = seen_by_graph(runtime.state["messages"])
-        last = max(at for at, (_, parts) in enumerate(own) if parts and parts[0][0] == "prompt")
-        if not any(part[0] == "result" and part[3] == "retried" for _, parts in own[last:] for part in parts):
+        own = own_of(seen_by_graph(runtime.state["messages"]))
+        if not any(part[0] == "result" and part[3] == "retried" for _, parts in own for part in parts):
             raise ToolException("again")
         return done
 
@@ -127,7 +157,21 @@ def graph_adapter(note: Callable[..., None], stand: Callable[[str], bool], retri
         await asyncio.sleep(begin("broken", runtime, call).tool_pace)
         raise RuntimeError(f"broken {call}")
 
+    @tool
+    async def sign(call: str, runtime: ToolRuntime[Any, Any]) -> str:
+        """Ask for leave."""
+        if not interrupt({"ask": "sign", "call": call}):
+            return f"refused {call}"
+        await asyncio.sleep(begin("sign", runtime, call).tool_pace)
+        return end("sign", call)
+
+    @tool
+    async def measure(call: str) -> str:
+        """Ask for a result from elsewhere."""
+        return str(interrupt({"ask": "measure", "call": call}))
+
     shy.handle_tool_error = True
     model = ScriptedModel(answer=answer, model_name="chaos")
-    agent: Any = create_agent(model, [fetch, count, shy, broken])
-    return LangChainAdapter(agent, retry_policy=retries, config={"recursion_limit": 100})
+    tools = [fetch, count, shy, broken, sign, measure, *LangChainAdapter.delegate_tools(delegates)]
+    agent: Any = create_agent(model, tools)
+    return LangChainAdapter(agent, retry_policy=retries, config={"recursion_limit": 100}, delegates=delegates)

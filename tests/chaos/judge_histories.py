@@ -3,44 +3,127 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import zip_longest
 from typing import Any
 
 from tests.chaos.evidence import Evidence, LaneLeft, Violation
-from tests.chaos.judge_turns import prompt_digest
-from tests.chaos.script import Message, Part, digest, play
+from tests.chaos.script import GRAPHS, Message, Outside, Part, in_order, sightings, told_of_kept
+from tests.chaos.tree import Story, Tree
 
-__all__ = ["judge_histories", "prompts_of"]
+__all__ = ["Serial", "judge_histories", "serial"]
 
 _DIGEST_BYTES = 16
 _TERMINAL = {"turn.committed": "committed", "turn.failed": "failed", "turn.cancelled": "cancelled"}
 
 
-def prompts_of(evidence: Evidence) -> dict[str, str]:
-    """Prompts by digest."""
-    submits = (line for line in evidence.callers if line["k"] == "submit")
-    return {prompt_digest(line["prompt"], line["agent"]): line["prompt"] for line in submits}
+@dataclass
+class Serial:
+    """All lanes, played turn by turn.
+
+    Attributes:
+        before: by turn, what names the messages before it, and the conversation that was kept last then.
+        outside: by turn, what came to it from outside, as its stored messages have it, or else its model's requests.
+        outputs: by turn, what it came to.
+        expected: by lane, the turn and the message of each entry.
+        violations: what could not be played.
+    """
+
+    before: dict[str, tuple[str, str | None]] = field(default_factory=dict[str, tuple[str, str | None]])
+    outside: dict[str, Outside] = field(default_factory=dict[str, Outside])
+    outputs: dict[str, str] = field(default_factory=dict[str, str])
+    expected: dict[str, list[tuple[str, Message]]] = field(default_factory=dict[str, list[tuple[str, Message]]])
+    violations: list[Violation] = field(default_factory=list[Violation])
 
 
-def judge_histories(evidence: Evidence) -> Iterator[Violation]:
-    prompts = prompts_of(evidence)
+def serial(evidence: Evidence, tree: Tree) -> Serial:
+    """Play the committed turns of each lane one after another; those of kept conversations after their earlier runs."""
+    found = Serial()
+    asked = _asked(evidence)
+    for lane in evidence.lanes.values():
+        stored = _by_turn(lane)
+        for turn in lane.records:
+            found.outside[turn] = sightings(stored[turn]) if turn in stored else asked.get(turn, Outside())
+    for lane in evidence.lanes.values():
+        story = Story()
+        for record in sorted(lane.records.values(), key=lambda record: record.number):
+            if record.into is not None:
+                continue
+            child = tree.children.get(record.turn) if lane.is_child else None
+            for earlier in () if child is None else tree.kept_before(child):
+                if earlier.prompt is not None:
+                    played = story.play(earlier.prompt, lane.agent, found.outside[earlier.named.turn])
+                    story.add(earlier.named.turn, played)
+            found.before[record.turn] = (story.after, story.kept)
+            prompt = tree.prompts.get(record.prompt)
+            if prompt is None:
+                if record.outcome == "committed":
+                    found.violations.append(Violation("committed a prompt that nobody gave", record.turn, lane.name))
+                continue
+            if record.outcome != "committed":
+                continue
+            played = story.play(prompt, lane.agent, found.outside[record.turn])
+            found.outputs[record.turn] = played.output
+            found.outputs.update({taken: played.output for taken, _ in record.taken})
+            story.add(record.turn, played)
+        found.expected[lane.name] = story.messages
+    return found
+
+
+def _asked(evidence: Evidence) -> dict[str, Outside]:
+    """By turn, what came to it from outside as its model's requests have it, all of them together."""
+    results: dict[str, dict[str, list[str]]] = defaultdict(dict)
+    for line in (line for lines in evidence.workers.values() for line in lines):
+        if line["k"] == "model" and "turn" in line and "outside" in line:
+            results[line["turn"]] |= line["outside"]["results"]
+    return {turn: Outside(found) for turn, found in results.items()}
+
+
+def _by_turn(lane: LaneLeft) -> Mapping[str, list[Message]]:
+    """The messages of the head by turn, those of a graph as its model is shown them."""
+    found: dict[str, list[Message]] = {}
+    for message in _messages(lane.epochs.get(int(lane.head.get("e", 0)), [])) if lane.head else []:
+        own = found.setdefault(str(message.get("run_id")), [])
+        role, parts = _neutral(message)
+        if own and own[-1][0] == role == "request" and lane.agent in GRAPHS:
+            own[-1][1].extend(parts)
+        else:
+            own.append((role, parts))
+    return {turn: own for turn, own in found.items() if own[0][0] == "request" and own[0][1]}
+
+
+def judge_histories(evidence: Evidence, tree: Tree, played: Serial) -> Iterator[Violation]:
+    yield from played.violations
     answers = [line for line in evidence.callers if line["k"] == "answer" and "output" in line]
     for lane in evidence.lanes.values():
         for epoch, entries in lane.epochs.items():
             where = f"{lane.name} epoch {epoch}"
             yield from _chain(where, entries)
             yield from _orphans(where, _messages(entries))
-        yield from _head(lane)
-        yield from _checkpoints(lane)
-        outputs: dict[str, str] = {}
-        yield from _serial(lane, prompts, outputs)
-        for line in answers:
-            if line["output"] != outputs.get(line["turn"], line["output"]):
-                yield Violation("answer is not the serial one", line["turn"], str(line["output"]))
-        yield from _leftovers(lane)
+        if not _is_dropped(lane, tree):  # else `judge_teams` looks at it
+            yield from _head(lane, _runs_before(lane, tree))
+            yield from _checkpoints(lane)
+            yield from _serial(lane, played)
+        yield from _leftovers(lane, is_dropped=_is_dropped(lane, tree))
         yield from _events(lane)
+    for line in answers:
+        if line["output"] != played.outputs.get(line["turn"], line["output"]):
+            yield Violation("answer is not the serial one", line["turn"], str(line["output"]))
+
+
+def _is_dropped(lane: LaneLeft, tree: Tree) -> bool:
+    """Whether a lane is that of a child whose parent's turn came to nothing."""
+    children = [tree.children[turn] for turn in lane.records if turn in tree.children]
+    return lane.is_child and any(not tree.is_kept(child) for child in children)
+
+
+def _runs_before(lane: LaneLeft, tree: Tree) -> list[str]:
+    """The earlier runs of the conversation that a child's lane begins with a copy of."""
+    children = [tree.children[turn] for turn in lane.records if turn in tree.children]
+    return [one.named.turn for child in children for one in tree.kept_before(child)]
 
 
 def _chain(where: str, entries: Sequence[bytes]) -> Iterator[Violation]:
@@ -82,7 +165,7 @@ def _of_a_graph(message: dict[str, Any], known: dict[str, Any]) -> dict[str, Any
                     "part_kind": "tool-return",
                     "tool_name": data["name"],
                     "tool_call_id": data["tool_call_id"],
-                    "outcome": "retried" if failed else "success",
+                    "outcome": ("retried" if data["name"] == "shy" else "failed") if failed else "success",
                     "content": data["content"],
                 }
             )
@@ -99,13 +182,12 @@ def _of_a_graph(message: dict[str, Any], known: dict[str, Any]) -> dict[str, Any
 
 
 def _stored_apart(agent: str, messages: Sequence[Message]) -> list[Message]:
-    """A turn's messages as they are stored: for a graph, each result is a message of its own."""
-    if agent != "graph":
+    """A turn's messages as they are stored: for a graph, each part of a request is a message of its own."""
+    if agent not in GRAPHS:
         return list(messages)
     apart: list[Message] = []
     for role, parts in messages:
-        results = parts and parts[0][0] == "result"
-        apart.extend((role, [part]) for part in parts) if results else apart.append((role, parts))
+        apart.extend((role, [part]) for part in parts) if role == "request" else apart.append((role, parts))
     return apart
 
 
@@ -125,8 +207,8 @@ def _orphans(where: str, messages: Sequence[dict[str, Any]]) -> Iterator[Violati
         yield Violation("orphan tool call", where, f"at the end: {call}")
 
 
-def _head(lane: LaneLeft) -> Iterator[Violation]:
-    committed = lane.committed
+def _head(lane: LaneLeft, before: Sequence[str]) -> Iterator[Violation]:
+    committed = [*before, *(record.turn for record in lane.committed)]
     if not lane.head:
         if committed:
             yield Violation("no head", lane.name, f"{len(committed)} turns are committed")
@@ -139,8 +221,8 @@ def _head(lane: LaneLeft) -> Iterator[Violation]:
         yield Violation("head's length", lane.name, f"{length}, and epoch {epoch} has {len(entries)} entries")
     elif entries and entries[-1][:_DIGEST_BYTES].hex() != lane.head["d"].decode():
         yield Violation("head's digest", lane.name, "it is not the last entry's")
-    if committed and lane.head["t"].decode() != committed[-1].turn:
-        yield Violation("head's turn", lane.name, f"{lane.head['t'].decode()}, not {committed[-1].turn}")
+    if committed and lane.head["t"].decode() != committed[-1]:
+        yield Violation("head's turn", lane.name, f"{lane.head['t'].decode()}, not {committed[-1]}")
 
 
 def _checkpoints(lane: LaneLeft) -> Iterator[Violation]:
@@ -154,24 +236,18 @@ def _checkpoints(lane: LaneLeft) -> Iterator[Violation]:
             yield Violation("record's checkpoint", record.turn, f"{epoch}:{length} is not in {lane.name}")
 
 
-def _serial(lane: LaneLeft, prompts: dict[str, str], outputs: dict[str, str]) -> Iterator[Violation]:
-    """Play the committed turns one after another, and keep what each comes to."""
+def _serial(lane: LaneLeft, played: Serial) -> Iterator[Violation]:
+    """What is stored is what the turns come to one after another."""
     expected: list[tuple[str, Message]] = []
-    after = ""
+    lengths: dict[str, int] = {}
+    for turn, message in played.expected[lane.name]:
+        expected += [(turn, one) for one in _stored_apart(lane.agent, [message])]
+        lengths[turn] = len(expected)
     for record in lane.committed:
-        prompt = prompts.get(record.prompt)
-        if prompt is None:
-            yield Violation("committed a prompt that nobody gave", record.turn, lane.name)
-            return
-        played = play(prompt, after=after, validates=lane.agent == "careful")
-        after = digest(played.messages, after)
-        expected.extend((record.turn, message) for message in _stored_apart(lane.agent, played.messages))
-        if record.checkpoint is not None and record.checkpoint[1] != len(expected):
-            yield Violation(
-                "record's checkpoint", record.turn, f"length {record.checkpoint[1]}, serially {len(expected)}"
-            )
-        output = played.messages[-1][1][0][1] if played.messages[-1][0] == "response" else ""
-        outputs[record.turn] = output
+        length = lengths.get(record.turn)
+        if length is not None and record.checkpoint is not None and record.checkpoint[1] != length:
+            yield Violation("record's checkpoint", record.turn, f"length {record.checkpoint[1]}, serially {length}")
+        output = played.outputs.get(record.turn, "")
         if not record.output_in_history and json.loads(record.output or "null") != output:
             yield Violation("output is not the serial one", record.turn, f"{record.output}")
     stored = _messages(lane.epochs.get(int(lane.head["e"]), [])) if lane.head else []
@@ -189,7 +265,7 @@ def _neutral(message: dict[str, Any]) -> Message:
             case "user-prompt":
                 parts.append(["prompt", part["content"]])
             case "tool-return":
-                parts.append(["result", part["tool_name"], part["tool_call_id"], part["outcome"], part["content"]])
+                parts.append(["result", part["tool_name"], part["tool_call_id"], part["outcome"], _told(part)])
             case "tool-call":
                 parts.append(["call", part["tool_name"], part["tool_call_id"], json.dumps(part["args"])])
             case "text":
@@ -200,10 +276,19 @@ def _neutral(message: dict[str, Any]) -> Message:
                 pass
             case other:
                 parts.append(["unexpected", other])
-    return message["kind"], parts
+    return message["kind"], in_order(parts)
 
 
-def _leftovers(lane: LaneLeft) -> Iterator[Violation]:
+def _told(part: dict[str, Any]) -> str:
+    """A tool result's content in the script's form."""
+    content = part["content"]
+    if part["tool_name"] == "delegate_to_kept" and part["outcome"] == "success":
+        value = json.loads(content) if isinstance(content, str) else content
+        return told_of_kept(value["child"], value["output"])
+    return str(content)
+
+
+def _leftovers(lane: LaneLeft, *, is_dropped: bool) -> Iterator[Violation]:
     for stage in lane.stages:
         yield Violation("staged entries left behind", lane.name, stage)
     for turn in lane.unfinished:
@@ -211,6 +296,11 @@ def _leftovers(lane: LaneLeft) -> Iterator[Violation]:
             yield Violation("data of an ended turn left behind", turn, lane.name)
         elif lane.ttl[f"turn:{turn}"] < 0:
             yield Violation("data without a time to live", turn, lane.name)
+    if is_dropped:
+        for key, ttl in lane.ttl.items():
+            if ttl < 0:
+                yield Violation("data without a time to live", lane.name, key)
+        return
     current = f"epoch:{int(lane.head['e'])}" if lane.head else ""
     for key, ttl in lane.ttl.items():
         if key.startswith("epoch:") and key != current:

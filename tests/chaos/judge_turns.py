@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Any
 
 from tests.chaos.evidence import Evidence, LaneLeft, Record, Violation
-from tests.chaos.script import Plan, play
+from tests.chaos.script import TEAMS, Plan, briefs, play
+from tests.chaos.tree import prompt_digest
 
-__all__ = ["NEVER", "Seen", "judge_turns", "prompt_digest", "seen_turns"]
+__all__ = ["NEVER", "Seen", "judge_turns", "seen_turns"]
 
 Line = dict[str, Any]
 
 NEVER = sys.maxsize
 """Later than any time or place."""
-
-
-def prompt_digest(prompt: str, agent: str) -> str:
-    """How the product names a text prompt: a digest of its JSON, which for a graph is a message's."""
-    stored = {"messages": [{"type": "human", "data": {"content": prompt}}]} if agent == "graph" else prompt
-    return blake2b(json.dumps(stored, ensure_ascii=False, separators=(",", ":")).encode(), digest_size=12).hexdigest()
 
 
 @dataclass
@@ -102,7 +95,7 @@ def _records(lane: LaneLeft, turns: dict[str, Seen]) -> Iterator[Violation]:
     if numbers != list(range(1, len(numbers) + 1)):
         yield Violation("numbers of ended turns", lane.name, f"they are {numbers}")
     for turn in lane.records:
-        if turn not in turns or turns[turn].lane != lane.name:
+        if not lane.is_child and (turn not in turns or turns[turn].lane != lane.name):
             yield Violation(
                 "record of an unknown turn", turn, f"lane {lane.name} has one, no client submitted it there"
             )
@@ -176,7 +169,7 @@ def _cancels(turn: Seen, record: Record | None) -> Iterator[Violation]:
 
 def _reason(turn: Seen, record: Record, lane: LaneLeft, *, interrupted: bool) -> Iterator[Violation]:
     calls = [call for call in turn.submits.values() if prompt_digest(call["prompt"], call["agent"]) == record.prompt]
-    if not calls:
+    if not calls or record.into is not None:
         return
     if record.outcome == "cancelled":
         if not turn.cancels and not interrupted:
@@ -186,24 +179,39 @@ def _reason(turn: Seen, record: Record, lane: LaneLeft, *, interrupted: bool) ->
     if record.outcome == "committed" and played.failed is not None:
         yield Violation("committed though it fails", turn.turn, played.failed)
     if record.outcome == "failed":
-        possible = {played.failed, "TurnTimedOut" if any(call["timeout"] for call in calls) else None} - {None}
+        has_budget = any(call.get("budget") is not None for call in calls)
+        possible = {
+            played.failed,
+            "TurnTimedOut" if any(call["timeout"] for call in calls) else None,
+            "BudgetExceeded" if has_budget else None,
+            "DelegationFailed" if _work_may_fail(calls[0], lane.agent, or_else=has_budget) else None,
+        } - {None}
         if record.error not in possible:
             yield Violation(
                 "failed without a reason", turn.turn, f"{record.error}; possible: {sorted(map(str, possible))}"
             )
 
 
+def _work_may_fail(call: Line, agent: str, *, or_else: bool) -> bool:
+    """Whether a turn hands out work that may fail, and the turn with it: by its plan, or for want of budget."""
+    for delegate, _, brief in briefs(call["prompt"]):
+        known = TEAMS.get(agent, {}).get(delegate)
+        if known is not None and known.fails_turn and (or_else or Plan.from_prompt(brief).fail):
+            return True
+    return False
+
+
 # Order ----------------------------------------------------------------------------------------------------------------
 
 
 def _acceptance(lane: LaneLeft) -> Iterator[Violation]:
-    """Committed in the order of acceptance, but for turns that interrupt: they go before those that wait."""
+    """Committed in the order of acceptance, but for turns that interrupt or steer: they go before those that wait."""
     latest = 0
     for turn, busy in _first_acceptances(lane).items():
         record = lane.records.get(turn)
         if record is None or record.outcome != "committed":
             continue
-        if busy != "interrupt" and record.number < latest:
+        if busy not in ("interrupt", "steer") and record.number < latest:
             yield Violation("not in the order of acceptance", turn, f"{record.number} on {lane.name}, after {latest}")
         latest = max(latest, record.number)
 

@@ -10,11 +10,14 @@ from pathlib import Path
 
 from tests.chaos.evidence import Evidence, Violation, read_evidence
 from tests.chaos.judge_calls import judge_calls
-from tests.chaos.judge_histories import judge_histories
+from tests.chaos.judge_histories import judge_histories, serial
+from tests.chaos.judge_outside import judge_outside
+from tests.chaos.judge_teams import judge_teams
 from tests.chaos.judge_turns import judge_turns, seen_turns
 from tests.chaos.ledger import read_ledger
+from tests.chaos.tree import Tree
 
-__all__ = ["Report", "check", "table"]
+__all__ = ["Report", "check", "judge", "table"]
 
 
 @dataclass
@@ -45,15 +48,24 @@ class Report:
         return asdict(self)
 
 
+def judge(evidence: Evidence) -> list[Violation]:
+    """All that was not kept."""
+    tree = Tree(evidence)
+    played = serial(evidence, tree)
+    found = {
+        *judge_turns(evidence),
+        *judge_histories(evidence, tree, played),
+        *judge_calls(evidence, tree, played),
+        *judge_teams(evidence, tree, played),
+        *judge_outside(evidence, tree, played),
+    }
+    return sorted(found)
+
+
 def check(folder: Path, *, seed: int, seconds: float) -> Report:
     """Judge a run by its files."""
     evidence = read_evidence(folder)
-    violations: list[Violation] = [
-        *judge_turns(evidence),
-        *judge_histories(evidence),
-        *judge_calls(evidence),
-    ]
-    report = Report(seed, seconds, violations=[str(violation) for violation in sorted(set(violations))])
+    report = Report(seed, seconds, violations=[str(violation) for violation in judge(evidence)])
     _count_turns(report, evidence)
     faults = folder / "faults.jsonl"
     if faults.exists():
@@ -76,7 +88,12 @@ def _count_turns(report: Report, evidence: Evidence) -> None:
         "cancels": lines["cancel"],
         "outages met": lines["unavailable"],
         "lanes": len(evidence.lanes),
-        "workflow runs": evidence.runs,
+        "workflow runs": len(evidence.runs),
+        "children": sum(lane.is_child for lane in evidence.lanes.values()),
+        "messages that steered": sum(
+            one.into is not None for lane in evidence.lanes.values() for one in lane.records.values()
+        ),
+        "answers given": sum(line["k"] == "give" for line in evidence.answers),
         "cache epochs": sum(int(lane.head.get("e", b"0")) + 1 for lane in evidence.lanes.values()),
     }
     work = Counter(line["k"] for one in evidence.workers.values() for line in one)

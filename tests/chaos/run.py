@@ -15,6 +15,7 @@ from pathlib import Path
 from laneway import Laneway, LanewayClient, LocalStack
 
 from tests.chaos.agents import Scripted
+from tests.chaos.answerers import Answerer
 from tests.chaos.callers import Board, Caller
 from tests.chaos.collect import collect
 from tests.chaos.crew import Crew
@@ -75,6 +76,7 @@ async def run(options: Options, say: Callable[[str], None]) -> None:
         clients = [await stack.enter_async_context(app.client(servers.settings)) for _ in range(3)]
         board = Board()
         callers = asyncio.create_task(_call(options, clients, board))
+        answers = asyncio.create_task(_answer(options, clients, board))
         faults = Faults(servers, crew, Ledger(folder / "faults.jsonl"))
         tender = asyncio.create_task(crew.tend())
         progress = asyncio.create_task(_progress(board, faults, say))
@@ -91,9 +93,9 @@ async def run(options: Options, say: Callable[[str], None]) -> None:
                 async with asyncio.timeout(_DRAIN_S):
                     await callers
         finally:
-            for task in (callers, tender, progress):
+            for task in (callers, answers, tender, progress):
                 task.cancel()
-            await asyncio.gather(callers, tender, progress, return_exceptions=True)
+            await asyncio.gather(callers, answers, tender, progress, return_exceptions=True)
         say("reading what Redis and Temporal hold")
         await collect(folder, servers.settings, _accepted(folder))
 
@@ -121,6 +123,11 @@ async def _call(options: Options, clients: list[LanewayClient], board: Board) ->
                     busy=kind == "busy",
                 )
                 group.create_task(caller.run())
+
+
+async def _answer(options: Options, clients: list[LanewayClient], board: Board) -> None:
+    ledger = Ledger(options.folder / "answerers" / "a.jsonl")
+    await Answerer(clients[0], clients[1], ledger, board, random.Random(f"{options.seed}:a")).run()
 
 
 async def _progress(board: Board, faults: Faults, say: Callable[[str], None]) -> None:

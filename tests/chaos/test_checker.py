@@ -14,13 +14,11 @@ import pytest
 
 from tests.chaos.evidence import Evidence, LaneLeft, Violation, read_evidence
 from tests.chaos.good_run import encode, write_good_run
-from tests.chaos.judge_calls import judge_calls
-from tests.chaos.judge_histories import judge_histories
-from tests.chaos.judge_turns import judge_turns
-from tests.chaos.report import check
+from tests.chaos.report import check, judge
 from tests.chaos.script import Plan
 
 LANE = "talk/careful"
+TEAM = "team/plain"
 
 
 @pytest.fixture
@@ -30,15 +28,16 @@ def evidence(tmp_path: Path) -> Evidence:
 
 
 def _judge(evidence: Evidence) -> set[Violation]:
-    return {*judge_turns(evidence), *judge_histories(evidence), *judge_calls(evidence)}
+    return set(judge(evidence))
 
 
 def test_nothing_is_found_where_all_is_well(tmp_path: Path):
     write_good_run(tmp_path)
     report = check(tmp_path, seed=1, seconds=1)
     assert report.violations == []
-    assert (report.turns["submitted"], report.turns["committed"]) == (6, 3)
-    assert (report.turns["failed"], report.turns["cancelled"], report.turns["refused as busy"]) == (1, 1, 1)
+    assert (report.turns["submitted"], report.turns["children"], report.turns["committed"]) == (12, 5, 12)
+    assert (report.turns["failed"], report.turns["cancelled"], report.turns["refused as busy"]) == (2, 2, 1)
+    assert (report.turns["messages that steered"], report.turns["answers given"]) == (2, 4)
 
 
 def test_a_line_that_was_cut_by_a_kill_counts_as_not_written(tmp_path: Path):
@@ -346,6 +345,274 @@ def _(evidence: Evidence, lane: LaneLeft) -> None:
     _work(evidence, "model", "t5")["asked"] = "0"
 
 
+# Delegated work ---------------------------------------------------------------------------------------------------
+
+
+def _child(evidence: Evidence, call: str) -> LaneLeft:
+    return next(lane for name, lane in evidence.lanes.items() if name.startswith(f"child-{call}/"))
+
+
+def _name(lane: LaneLeft, turn: str, place: int, **changed: Any) -> None:
+    """Have a parent's record name one of its children otherwise."""
+    children = list(lane.records[turn].children)
+    children[place] = replace(children[place], **changed)
+    _change(lane, turn, children=tuple(children))
+
+
+def _run_of(evidence: Evidence, call: str) -> int:
+    return next(at for at, run in enumerate(evidence.runs) if run.lane.startswith(f"child-{call}/"))
+
+
+@plants("child without a parent")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    team = evidence.lanes[TEAM]
+    _change(team, "u1", children=team.records["u1"].children[1:])
+
+
+@plants("child of two parents")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    team = evidence.lanes[TEAM]
+    _change(team, "u3", children=(*team.records["u3"].children, team.records["u1"].children[0]))
+
+
+@plants("child twice")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    """One piece of work, done on two lanes."""
+    team, child = evidence.lanes[TEAM], _child(evidence, "u1.0.0")
+    turn = replace(child.records["turn-u1.0.0"], turn="again")
+    evidence.lanes["child-again/reader"] = replace(child, name="child-again/reader", records={"again": turn})
+    named = replace(team.records["u1"].children[0], lane="child-again/reader", turn="again")
+    _change(team, "u1", children=(*team.records["u1"].children, named))
+
+
+@plants("child twice")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    child = _child(evidence, "u1.0.0")
+    child.records["more"] = replace(child.records["turn-u1.0.0"], turn="more", number=2)
+
+
+@plants("child started twice")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    evidence.runs.append(evidence.runs[_run_of(evidence, "u1.0.0")])
+
+
+@plants("child without a workflow")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    del evidence.runs[_run_of(evidence, "u1.0.0")]
+
+
+@plants("child of another workflow")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    at = _run_of(evidence, "u1.0.0")
+    evidence.runs[at] = replace(evidence.runs[at], parent="talk")
+
+
+@plants("child left running")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    at = _run_of(evidence, "u3.0.0")
+    evidence.runs[at] = replace(evidence.runs[at], ended=0)
+
+
+@plants("child outlived its parent's turn")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    at = _run_of(evidence, "u3.0.0")
+    evidence.runs[at] = replace(evidence.runs[at], ended=evidence.lanes[TEAM].records["u3"].ended + 100)
+
+
+@plants("child without an end")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _child(evidence, "u1.0.0").records.clear()
+
+
+@plants("child that nobody asked for")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _change(_child(evidence, "u1.0.0"), "turn-u1.0.0", prompt="0")
+
+
+@plants("child of another turn's work")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    team = evidence.lanes[TEAM]
+    first, second = team.records["u1"].children, team.records["u2"].children
+    _change(team, "u1", children=(second[0], *first[1:]))
+    _change(team, "u2", children=(first[0], *second[1:]))
+
+
+@plants("child of another delegate")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _name(evidence.lanes[TEAM], "u1", 0, delegate="scribe")
+
+
+@plants("child of another delegate")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _name(evidence.lanes[TEAM], "u1", 0, kept="reader-1")
+
+
+@plants("child cancelled by nobody")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _change(_child(evidence, "u2.0.0"), "turn-u2.0.0", outcome="cancelled")
+
+
+@plants("failed without a reason")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    """For want of a budget that nobody set."""
+    _change(_child(evidence, "u1.0.0"), "turn-u1.0.0", outcome="failed", error="BudgetExceeded")
+
+
+@plants("committed though it fails")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _change(_child(evidence, "u2.0.0"), "turn-u2.0.0", outcome="committed")
+
+
+@plants("committed though it fails")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    """A turn whose work failed that was to fail with it."""
+    submit = _line(evidence, "submit", "u2")
+    submit["prompt"] = submit["prompt"].replace("delegate_to_reader", "delegate_to_strict")
+
+
+@plants("child's outcome is not what was told")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _change(_child(evidence, "u2.0.0"), "turn-u2.0.0", message="another")
+
+
+@plants("child's outcome is not what was told")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    """A child that was stopped is nothing to go on with."""
+    _change(_child(evidence, "u1.0.0"), "turn-u1.0.0", outcome="cancelled")
+
+
+@plants("budget exceeded")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    """Two requests of the turn's own, and one of each child."""
+    _line(evidence, "submit", "u2")["budget"] = 3
+
+
+@plants("child's history left behind")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _child(evidence, "u3.0.0").head["v"] = b"1"
+
+
+@plants("data without a time to live")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _child(evidence, "u3.0.0").ttl["turns"] = -1
+
+
+@plants("kept conversation's runs")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _name(evidence.lanes[TEAM], "u2", 1, runs=1)
+
+
+@plants("kept conversations of the head")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    """It stands where it stood before the last turn."""
+    head = evidence.lanes[TEAM].head
+    head["x"] = head["x"].replace(b"turn-u2.0.1", b"turn-u1.0.1")
+
+
+@plants("history is not the serial one")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    """A kept conversation that goes on without its first run."""
+    child = _child(evidence, "u2.0.1")
+    child.epochs[0] = child.epochs[0][2:]
+
+
+@plants("lost turn")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    del _child(evidence, "u1.0.0").records["turn-u1.0.0"]
+
+
+# Answers and steering -------------------------------------------------------------------------------------------------
+
+
+def _given(evidence: Evidence, said: str) -> dict[str, Any]:
+    return next(line for line in evidence.answers if line.get("said") == said)
+
+
+@plants("two answers counted")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _given(evidence, "already")["said"] = "ok"
+
+
+@plants("answer that did not count")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _given(evidence, "already")["said"] = "ok"
+    _given(evidence, "ok")["said"] = "already"
+
+
+@plants("wrong answer accepted")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _given(evidence, "unknown")["said"] = "ok"
+
+
+@plants("right answer refused")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _given(evidence, "already")["said"] = "invalid"
+
+
+@plants("refused though it was first")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    evidence.answers = [line for line in evidence.answers if line["give"] == 3]
+
+
+@plants("result from nowhere")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    evidence.answers = []
+
+
+@plants("undocumented error")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _given(evidence, "already")["said"] = "RuntimeError: event loop is closed"
+
+
+@plants("told in two ways")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    asked = [line for line in evidence.workers["w"] if line["k"] == "model" and line["turn"] == "u1"]
+    asked[1]["outside"] = {"results": {"u1.0.2": ["denied", "no"]}, "steered": {}}
+
+
+@plants("steered out of order")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    accepted = evidence.lanes[TEAM].accepted
+    accepted[-1], accepted[-2] = accepted[-2], accepted[-1]
+
+
+@plants("steered otherwise than its record says")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _change(evidence.lanes[TEAM], "u4", taken=evidence.lanes[TEAM].records["u4"].taken[:1])
+
+
+@plants("steered not one turn")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    """Taken in, and a turn of its own as well."""
+    _change(evidence.lanes[TEAM], "s1", into=None)
+
+
+@plants("steered not one turn")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    del evidence.lanes[TEAM].records["s2"]
+
+
+@plants("steered what came to nothing")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _change(evidence.lanes[TEAM], "u3", taken=evidence.lanes[TEAM].records["u4"].taken)
+
+
+@plants("steered twice")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    line = [one for one in evidence.workers["w"] if one["k"] == "model" and one["turn"] == "u4"][-1]
+    line["outside"]["steered"]["1"] *= 2
+
+
+@plants("steered by what was not to")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _line(evidence, "submit", "s1")["busy"] = "enqueue"
+
+
+@plants("record's checkpoint")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    _change(evidence.lanes[TEAM], "s1", checkpoint=(0, 2, "00" * 16))
+
+
 @pytest.mark.parametrize(("rule", "plant"), PLANTS, ids=[f"{n}-{rule}" for n, (rule, _) in enumerate(PLANTS)])
 def test_what_is_planted_is_found(evidence: Evidence, rule: str, plant: Plant):
     plant(evidence, evidence.lanes[LANE])
@@ -361,7 +628,11 @@ def test_a_call_that_began_before_its_result_was_safe_is_no_repetition(evidence:
 
 
 @pytest.mark.parametrize(
-    "module", ["evidence", "judge_calls", "judge_histories", "judge_turns", "ledger", "report", "script"]
+    "module",
+    [
+        *("evidence", "judge_calls", "judge_histories", "judge_outside", "judge_teams", "judge_turns"),
+        *("ledger", "report", "script", "tree"),
+    ],
 )
 def test_the_checker_shares_no_code_with_the_product(module: str):
     tree = ast.parse((Path(__file__).parent / f"{module}.py").read_text())
