@@ -23,7 +23,7 @@ from laneway import LocalStack
 
 from bench.arms.base import ARMS
 from bench.crew import ROOT, crew
-from bench.measures import editing, endless, growth, latency, long_history, streams, traffic, workers
+from bench.measures import delegation, editing, endless, growth, latency, long_history, streams, traffic, workers
 from bench.measures.setting import Setting
 from bench.operator import bill
 from bench.plan import FULL, LONG, SMOKE, Clock, Sizes
@@ -38,6 +38,7 @@ MEASURES: dict[str, Measure] = {
     "latency": latency.latency,
     "tools": latency.tool_turns,
     "throughput": latency.throughput,
+    "delegation": delegation.delegation,
     "streams": streams.first_delta,
     "traffic": traffic.traffic,
     "kills": workers.kills,

@@ -21,6 +21,8 @@ class Sizes:
     crowd_turns: int
     tool_runs: int
     tool_turns: int
+    fan_parents: int
+    fan_children: int
     deltas: int
     imports: int
     kills: int
@@ -46,6 +48,8 @@ FULL = Sizes(
     crowd_turns=6,
     tool_runs=5,
     tool_turns=15,
+    fan_parents=20,
+    fan_children=10,
     deltas=40,
     imports=7,
     kills=5,
@@ -85,6 +89,8 @@ SMOKE = Sizes(
     crowd_turns=1,
     tool_runs=1,
     tool_turns=3,
+    fan_parents=3,
+    fan_children=6,
     deltas=2,
     imports=1,
     kills=1,

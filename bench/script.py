@@ -17,6 +17,7 @@ __all__ = [
     "REPLY_BYTES",
     "TOOLS",
     "answer",
+    "answer_with_calls",
     "answer_with_tools",
     "graph_builder",
     "long_conversation",
@@ -76,6 +77,25 @@ def answer_with_tools() -> Callable[..., Any]:
             calls = [ToolCallPart(tool, {"what": "this"}, f"{tool}-{turn}") for tool in TOOLS]
             return ModelResponse(calls, usage=usage)
         return ModelResponse([TextPart(next(texts))], usage=usage)
+
+    return respond
+
+
+def answer_with_calls(tool: str, argument: str) -> Callable[..., Any]:
+    """One that makes as many calls of a tool at once as the prompt says, and then answers."""
+    from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, UserPromptPart
+    from pydantic_ai.usage import RequestUsage
+
+    texts = replies()
+
+    def respond(messages: list[Any], info: Any) -> Any:
+        usage = RequestUsage(**_TOKENS)
+        last = messages[-1].parts[-1]
+        count = int(last.content) if isinstance(last, UserPromptPart) else 0
+        if not count:
+            return ModelResponse([TextPart(next(texts))], usage=usage)
+        turn = uuid4().hex[:8]
+        return ModelResponse([ToolCallPart(tool, {argument: PROMPT}, f"{turn}-{n}") for n in range(count)], usage=usage)
 
     return respond
 

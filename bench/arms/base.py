@@ -59,6 +59,7 @@ class ArmName:
 
 
 FLOOR, LANEWAY, LANEWAY_GRAPH = "floor", "laneway", "laneway-graph"
+TEAM_FLOOR, TEAM = "team-floor", "team"
 
 ARMS = {
     FLOOR: ArmName("floor: an update with one activity", "bench.arms.floor:floor", "floor"),
@@ -71,6 +72,8 @@ ARMS = {
     ),
     "dbos": ArmName("Pydantic AI on DBOS, history by reference", "bench.arms.dbos:by_reference", "pydantic"),
     "plain": ArmName("Pydantic AI, history in Valkey", "bench.arms.plain:plain", "pydantic"),
+    TEAM_FLOOR: ArmName("floor: an update with a child workflow", "bench.arms.teams:bare_children", "floor"),
+    TEAM: ArmName("Laneway, a delegation", "bench.arms.teams:team", "team"),
     LANEWAY_GRAPH: ArmName("Laneway, LangGraph", "bench.arms.lanes:graph_lanes", "langgraph"),
     "saver-laneway": ArmName("LangGraph, Laneway's RedisSaver", "bench.arms.savers:laneway_saver", "langgraph"),
     "saver-memory": ArmName("LangGraph, InMemorySaver", "bench.arms.savers:memory_saver", "langgraph"),

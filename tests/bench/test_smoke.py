@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.timeout(300)
 def test_a_small_run_writes_figures_tables_and_plots(tmp_path: Path):
-    measures = ["imports", "latency", "streams", "growth"]
-    arms = ["--arms", "floor", "laneway"]
+    measures = ["imports", "latency", "delegation", "streams", "growth"]
+    arms = ["--arms", "floor", "laneway", "team-floor", "team"]
     command = [sys.executable, "-m", "bench", *measures, *arms, "--smoke", "--results", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -24,6 +24,9 @@ def test_a_small_run_writes_figures_tables_and_plots(tmp_path: Path):
     assert list(sections) == measures
     assert set(sections["latency"]["raw"]["seconds"]) == {"floor", "laneway"}
     assert all(sections["latency"]["raw"]["seconds"].values())
+    handed_on = sections["delegation"]["raw"]
+    assert (handed_on["fan-out team"]["children"], handed_on["events"]["team"]["child"]) == (18, 13)
+    assert handed_on["fan-out team"]["most"] <= 4
     assert sections["growth"]["raw"]["runs"][0]["laneway"]["stored"]
     assert {path.name for path in tmp_path.glob("*.png")} == {"growth.png", "latency.png"}
     assert "## Targets" in (tmp_path / "results.md").read_text()

@@ -7,7 +7,7 @@ from redis.asyncio import Redis
 from laneway import Laneway, LanewayClient, Settings
 from laneway.history.records import EventKind
 
-from tests.cli.processes import CommandLine
+from tests.cli.processes import CommandLine, Finished
 
 
 async def test_send_writes_the_output(laneway: CommandLine, worker: None, conversation_id: str):
@@ -68,6 +68,39 @@ async def test_a_turn_that_is_sent_again_gives_its_first_outcome(
 async def test_a_turn_that_takes_too_long_has_timed_out(laneway: CommandLine, worker: None, conversation_id: str):
     done = await laneway("send", "shop.py", conversation_id, "talker", "hang", "--timeout", "1", "--json")
     assert (done.code, done.json()["error"], done.json()["error_type"]) == (1, "TurnTimedOut", "TurnTimedOut")
+
+
+async def test_send_says_what_to_do_while_a_turn_runs(
+    laneway: CommandLine, client: LanewayClient, conversation_id: str
+):
+    """Be refused, steer it, wait behind it, or take its place: then what steered it is next."""
+
+    async def send(prompt: str, how: str) -> Finished:
+        return await laneway(
+            *("send", "shop.py", conversation_id, "talker", prompt, "--turn-id", prompt, "--when-busy", how),
+            *(["--no-wait"] if how != "interrupt" else []),
+        )
+
+    conversation = client.conversation(conversation_id)
+    running = await conversation.submit("talker", "hang", turn_id="running")
+    async for event in running.events():
+        if event.kind is EventKind.TEXT_DELTA:
+            break
+    refused = await send("refused", "reject")
+    assert (refused.code, refused.out) == (1, "")
+    assert "busy" in refused.err
+    assert (await send("behind", "enqueue")).out == "behind\n"
+    assert (await send("steer", "steer")).out == "steer\n"
+    status = await conversation.status("talker")
+    assert (status.turn, status.queue, status.steering) == ("running", ("behind",), ("steer",))
+    assert (await send("urgent", "interrupt")).out == "you said urgent\n"
+    assert (await running.record()).outcome == "cancelled"
+    for one in ("steer", "behind"):
+        assert (await conversation.turn("talker", one).result()).output == f"you said {one}"
+    turns = [one.turn_id for one in await client.turns(running.lane)]
+    assert turns == ["running", "urgent", "steer", "behind"]
+    unknown = await send("never", "push")
+    assert (unknown.code, "push" in unknown.err) == (2, True)
 
 
 async def test_a_prompt_over_the_limit_is_refused_and_nothing_is_written(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 from laneway import Delegation, LanewayClient, RequestBudget, Turn
-from laneway.errors import TurnFailed, TurnTimedOut
+from laneway.errors import ConfigurationError, TurnFailed, TurnTimedOut
 from laneway.history.delegation import ChildRef
 
 from tests.delegation.agents import Team
@@ -48,6 +49,28 @@ async def running_below(client: LanewayClient, turn: Turn) -> list[str]:
             found.append(child.lane.workflow_id)
         found += await running_below(client, client.turn(child.lane, child.turn_id))
     return found
+
+
+def test_what_a_delegation_is_by_default_and_what_it_cannot_be():
+    one = Delegation("reader", "reads")
+    assert (one.seconds, one.max_depth, one.max_concurrency, one.max_turns) == (120, 5, 4, 8)
+    assert (one.keep, one.on_failure, one.budget) == (False, "tell_model", None)
+    assert one.schema["required"] == ["brief"]
+    assert "child" in Delegation("reader", "reads", keep=True).schema["properties"]
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"max_concurrency": 33}, "from 1 to 32"),
+        ({"max_concurrency": 0}, "from 1 to 32"),
+        ({"max_depth": True}, "from 1 to 100"),
+        ({"timeout": 0}, "give a positive one"),
+        ({"description": " "}, "tell the model what the agent is for"),
+        ({"agent": ""}, "agent"),
+        ({"on_failure": "ignore"}, "tell_model"),
+        ({"tool_name": "a tool"}, "letters, digits"),
+        ({"parameters": {"type": "string"}}, "JSON schema of an object"),
+    ]
+    for changed, why in wrong:
+        with pytest.raises(ConfigurationError, match=why):
+            Delegation(**{"agent": "reader", "description": "reads"} | changed)
 
 
 async def test_work_is_handed_out_in_parallel_and_appends_nothing_to_the_lane(bench: Bench, conversation_id: str):
