@@ -91,7 +91,7 @@ def answer_with_calls(tool: str, argument: str) -> Callable[..., Any]:
     def respond(messages: list[Any], info: Any) -> Any:
         usage = RequestUsage(**_TOKENS)
         last = messages[-1].parts[-1]
-        count = int(last.content) if isinstance(last, UserPromptPart) else 0
+        count = int(str(last.content)) if isinstance(last, UserPromptPart) else 0
         if not count:
             return ModelResponse([TextPart(next(texts))], usage=usage)
         turn = uuid4().hex[:8]

@@ -10,7 +10,7 @@ from tests.delegation.agents import Team
 from tests.delegation.test_delegation import children_of
 from tests.support.bench import Bench
 
-PARENTS, CHILDREN, AT_A_TIME = 6, 10, 3
+PARENTS, CHILDREN, AT_A_TIME = 4, 8, 3
 
 
 def most_at_once(spans: list[tuple[float, float]]) -> int:

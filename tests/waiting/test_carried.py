@@ -9,29 +9,27 @@ from temporalio.client import WorkflowExecutionStatus
 
 from laneway import LanewayClient, Turn, approve
 from laneway.activities.wire import ANSWER_REQUEST, AnswerNotice
+from laneway.client import Conversation
 
 from tests.support.bench import Bench
 from tests.waiting.desks import FRAMEWORKS, Desk, Framework
 
 
-async def asked(turn: Turn) -> str:
-    """The one request that a turn waits for, once its lane knows of it."""
-    conversation = turn.lane.conversation
+async def asked(conversation: Conversation) -> str:
+    """The one request that the agent's turn waits for, once its lane knows of it."""
     async with asyncio.timeout(30):
-        while not (waiting := (await turn._client.conversation(conversation).status(turn.lane.agent)).waiting):
+        while not (waiting := (await conversation.status("agent")).waiting):
             await asyncio.sleep(0.02)
     return waiting[0]
 
 
 async def _continue_as_new(client: LanewayClient, turn: Turn) -> None:
-    """Let the workflow's history grow until Temporal suggests it: with notices that answer nothing, 4 MB of them."""
+    """Let the workflow's history grow until Temporal suggests it, at 4 MB: with notices that answer nothing."""
     handle = client.temporal.get_workflow_handle(turn.lane.workflow_id)
     first = (await handle.describe()).run_id
-    for number in range(5):
-        await handle.signal(ANSWER_REQUEST, AnswerNotice(turn.turn_id, f"{number}" * 1_000_000))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while (await handle.describe()).run_id == first:
-            await asyncio.sleep(0.05)
+            await handle.signal(ANSWER_REQUEST, AnswerNotice(turn.turn_id, "0" * 1_000_000))
     ended = await client.temporal.get_workflow_handle(turn.lane.workflow_id, run_id=first).describe()
     assert ended.status is WorkflowExecutionStatus.CONTINUED_AS_NEW
 
@@ -44,7 +42,7 @@ async def test_a_wait_and_what_steers_it_are_carried_into_the_next_run(
     client = await bench.serve({"agent": desk.adapter(framework)})
     conversation = client.conversation(conversation_id)
     turn = await conversation.submit("agent", "letter")
-    request = await asked(turn)
+    request = await asked(conversation)
     behind = await conversation.submit("agent", "behind")
     steering = [
         await conversation.submit("agent", text, turn_id=text, when_busy="steer") for text in ("one", "two", "three")
@@ -61,7 +59,7 @@ async def test_a_wait_and_what_steers_it_are_carried_into_the_next_run(
     for one in (steering[0], steering[2], again):
         assert (await one.result()).steered_into == turn.turn_id
     assert desk.signed == ["user letter"]
-    await behind.answer(await asked(behind), approve())
+    await behind.answer(await asked(conversation), approve())
     assert (await behind.result()).output == "v1: behind, signed user behind"
 
 
@@ -73,7 +71,7 @@ async def test_a_wait_outlives_a_deploy_of_other_code(bench: Bench, conversation
     worker = await bench.worker({"agent": first.adapter(framework)})
     conversation = client.conversation(conversation_id)
     turn = await conversation.submit("agent", "letter")
-    request = await asked(turn)
+    request = await asked(conversation)
     steering = await conversation.submit("agent", "and this", when_busy="steer")
     await worker.aclose()
     await turn.answer(request, approve())
