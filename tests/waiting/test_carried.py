@@ -9,7 +9,7 @@ from temporalio.client import WorkflowExecutionStatus
 
 from laneway import LanewayClient, Turn, approve
 from laneway.activities.wire import ANSWER_REQUEST, AnswerNotice
-from laneway.client import Conversation
+from laneway.conversations import Conversation
 
 from tests.support.bench import Bench
 from tests.waiting.desks import FRAMEWORKS, Desk, Framework
