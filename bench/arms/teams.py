@@ -52,14 +52,12 @@ class Team:
         await self._client.conversation(lane).ask("lead", "1")
 
     async def delegation_events(self, lane: str) -> dict[str, int]:
-        """The events that a delegation writes: to its child's history, and to its parent's beside what a turn with a
-        tool call has."""
-        conversation = self._client.conversation(lane)
-        turns = [await conversation.submit("lead", f"{count}") for count in (1, 0, 1)]
-        records = [await turn.record() for turn in turns]
-        (child,) = records[0].children
+        """The events of a turn that delegates once: those of its child, and all."""
+        turn = await self._client.conversation(lane).submit("lead", "1")
+        (child,) = (await turn.record()).children
+        await self._client.conversation(lane).ask("lead", "0")  # what comes after the turn
         below = await self._events(child.lane.workflow_id)
-        return {"child": below, "turn": below + await self._between(turns[0].lane.workflow_id)}
+        return {"child": below, "turn": below + await self._between(turn.lane.workflow_id)}
 
     async def _events(self, workflow_id: str) -> int:
         return len((await self._client.temporal.get_workflow_handle(workflow_id).fetch_history()).events)
