@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -16,7 +15,7 @@ from pydantic_ai.usage import RequestUsage
 from laneway import PydanticAdapter, RequestBudget, RetryPolicy
 from laneway.errors import TurnFailed
 
-from tests.editing.agents import AnyRecorder, LangChainRecorder, Recorder
+from tests.editing.agents import AnyRecorder, Held, LangChainRecorder, Recorder
 from tests.support.bench import Bench
 from tests.support.provider import always
 from tests.wire.providers import wire
@@ -84,6 +83,39 @@ async def test_zero_forbids(
     error = await refused(client.conversation(conversation_id).ask("agent", "hello", budget=budget))
     assert error.error_type == error_type
     assert agent.sent == []
+
+
+@BOTH
+async def test_zero_tool_calls_forbids_them_and_not_the_answer(
+    bench: Bench, conversation_id: str, kind: type[AnyRecorder]
+):
+    agent = kind()
+    client = await bench.serve({"agent": agent.adapter(budget=RequestBudget(tool_call_limit=0))})
+    conversation = client.conversation(conversation_id)
+    assert (await conversation.ask("agent", "hello")).output == "re: hello"
+    error = await refused(conversation.ask("agent", "look"))
+    assert error.error_type == "BudgetExceeded"
+    assert "tool_call_limit is 0, 0 are consumed" in error.error_message
+    assert "seen" not in str(agent.sent), "the tool has not run"
+
+
+@BOTH
+async def test_what_failed_is_not_given_back(bench: Bench, conversation_id: str, kind: type[AnyRecorder]):
+    """Neither the tool calls nor the requests of a turn that fails in the end: the next turn has what is left."""
+    agent = kind()
+    client = await bench.serve({"agent": agent.adapter()})
+    bounded = RequestBudget(request_limit=5, tool_call_limit=2)
+    conversation = client.conversation(conversation_id, budget=bounded)
+    agent.fails_after["look, fail"] = 1
+    error = await refused(conversation.ask("agent", "look, fail"))
+    assert error.error_type == "ValueError"
+    assert [one.remaining for one in (await conversation.status("agent")).headroom] == [3, 1]
+    assert (await conversation.ask("agent", "look")).output == "re: look"
+    assert [one.remaining for one in (await conversation.status("agent")).headroom] == [1, 0]
+    error = await refused(conversation.ask("agent", "look"))
+    assert "tool_call_limit is 2, 2 are consumed and this takes 1 more" in error.error_message
+    assert await conversation.messages("agent") != []
+    assert [one.remaining for one in (await conversation.status("agent")).headroom] == [0, 0]
 
 
 async def test_tool_calls_of_a_response_are_made_all_or_none(bench: Bench, conversation_id: str):
@@ -161,29 +193,24 @@ async def test_a_request_over_the_budget_never_reaches_the_provider(bench: Bench
         assert len(provider.server.requests) == 3
 
 
-async def test_what_a_running_turn_has_left_is_told(bench: Bench, conversation_id: str):
-    began, go = asyncio.Event(), asyncio.Event()
-
-    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        began.set()
-        await go.wait()
-        return ModelResponse([TextPart("done")], usage=RequestUsage(input_tokens=7, output_tokens=1))
-
-    agent = Agent(FunctionModel(answer, model_name="slow"))
+@BOTH
+async def test_what_a_running_turn_has_left_is_told(bench: Bench, conversation_id: str, kind: type[AnyRecorder]):
+    agent = kind()
     budget = RequestBudget(request_limit=4, tool_call_limit=2, max_request_tokens=10_000)
-    client = await bench.serve({"agent": PydanticAdapter(agent, budget=budget)})
+    client = await bench.serve({"agent": agent.adapter(budget=budget)})
     conversation = client.conversation(conversation_id, budget=RequestBudget(request_limit=9))
+    agent.held["hello"] = held = Held()
     turn = await conversation.submit("agent", "hello", budget=RequestBudget(request_limit=2))
-    await began.wait()
+    await held.reached.wait()
     left = (await conversation.status("agent")).headroom
     assert [(one.scope, one.dimension, one.limit, one.remaining) for one in left] == [
         ("turn", "request_limit", 2, 1),
         ("turn", "tool_call_limit", 2, 2),
         ("conversation", "request_limit", 9, 8),
     ]
-    go.set()
+    held.go.set()
     await turn.result()
     (one,) = (await conversation.status("agent")).headroom
     assert (one.scope, one.remaining) == ("conversation", 8)
     spent = (await client.store.accounts.spending(conversation.lane("agent"))).total
-    assert (spent.requests, spent.tool_calls, spent.input_tokens) == (1, 0, 7)
+    assert (spent.requests, spent.tool_calls, spent.input_tokens) == (1, 0, kind.input_tokens)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import HumanMessage
 
-from laneway import LanewayClient, Settings
+from laneway import LanewayClient, RequestBudget, Settings
 from laneway.history.processor_summary import SUMMARY_OPENING
 
 from tests.cli.processes import CommandLine
@@ -95,3 +95,15 @@ async def test_a_graphs_lane_is_compacted_and_it_is_said_what_happened(
     unknown = await laneway("compact", "graph_shop.py", conversation_id, "nobody")
     assert unknown.code != 0
     assert "talker" in unknown.err, "the agents that there are"
+
+
+async def test_what_a_budget_has_left_is_shown_of_a_graphs_lane(
+    laneway: CommandLine, client: LanewayClient, conversation_id: str
+):
+    budget = RequestBudget(request_limit=5, tool_call_limit=1)
+    await client.conversation(conversation_id, budget=budget).ask("talker", "time")
+    out = (await laneway("show", conversation_id, "talker")).out
+    assert [" ".join(line.split()) for line in out.splitlines() if " left of " in line] == [
+        "budget conversation: 3 left of request_limit 5",
+        "conversation: 0 left of tool_call_limit 1",
+    ]

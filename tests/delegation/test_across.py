@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from laneway import Delegation, LangChainAdapter
+from laneway import Delegation, LangChainAdapter, RequestBudget
 from laneway.errors import ConfigurationError
 
 from tests.delegation.agents import Team, calls_of
@@ -84,3 +85,22 @@ async def test_an_agent_of_pydantic_ai_hands_work_to_graphs_that_hand_it_on(benc
 def test_a_graph_without_its_delegates_tools_is_refused():
     with pytest.raises(ConfigurationError, match="no tool delegate_to_reader, delegate_to_graph"):
         LangChainAdapter(create_agent(ScriptedModel(answer=_hand_out), tools=[]), delegates=DELEGATES)
+
+
+@pytest.mark.parametrize("framework", ["pydantic_ai", "langchain"])
+async def test_a_refusal_says_how_deep_in_the_tree_it_was(bench: Bench, conversation_id: str, framework: str):
+    """Of a budget that the delegation has, of the limit, and of what is consumed of it."""
+    nothing = RequestBudget(request_limit=0)
+    delegates = {"reader": Delegation("reader", "reads", budget=nothing)}
+    team = Team(delegates)
+    agents: dict[str, Any] = {
+        **team.agents(),
+        "reader": graph() if framework == "langchain" else team.agents()["reader"],
+    }
+    client = await bench.serve({name: one for name, one in agents.items() if name != "middle"})
+    turn = await client.conversation(conversation_id).submit("lead", "reader: a")
+    output = (await turn.result()).output
+    assert output.startswith("failed: reader failed: BudgetExceeded")
+    assert "request_limit is 0, 0 are consumed" in output
+    assert "depth 1" in output
+    assert team.read == {}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -24,9 +25,18 @@ from pydantic_ai.usage import RequestUsage
 
 from laneway import HistoryProcessorContext, LangChainAdapter, PydanticAdapter
 
+from tests.langchain.graphs import USAGE as LANGCHAIN_USAGE
 from tests.langchain.graphs import ScriptedModel, called, said
 
 USAGE = RequestUsage(input_tokens=10, output_tokens=5)
+
+
+class Held:
+    """A model request that is held: it says that it has come, and goes on when it may."""
+
+    def __init__(self) -> None:
+        self.reached = asyncio.Event()
+        self.go = asyncio.Event()
 
 
 def texts_of(messages: list[ModelMessage]) -> list[str]:
@@ -47,15 +57,35 @@ def texts_of(messages: list[ModelMessage]) -> list[str]:
 
 
 @dataclass
-class Recorder:
-    """An agent whose model answers `re: <prompt>`, first calling the tool `look` as often as the prompt says `look`.
+class Remembering:
+    """What both remember and are told.
 
     Attributes:
         sent: the texts of each request that reached the model.
+        fails: the prompts that it cannot answer.
+        fails_after: the prompts that it cannot answer after so many tool calls.
+        held: the prompts at which a request is held.
     """
 
     sent: list[list[str]] = field(default_factory=list[list[str]])
     fails: set[str] = field(default_factory=set[str])
+    fails_after: dict[str, int] = field(default_factory=dict[str, int])
+    held: dict[str, Held] = field(default_factory=dict[str, Held])
+
+    async def _meet(self, prompt: str, looked: int) -> None:
+        """Fail or hold a request, where that was asked for."""
+        if prompt in self.held:
+            self.held[prompt].reached.set()
+            await self.held[prompt].go.wait()
+        if prompt in self.fails or looked == self.fails_after.get(prompt):
+            raise ValueError(f"cannot answer {prompt!r}")
+
+
+@dataclass
+class Recorder(Remembering):
+    """An agent whose model answers `re: <prompt>`, first calling the tool `look` as often as the prompt says `look`."""
+
+    input_tokens: ClassVar[int] = USAGE.input_tokens
 
     texts_of = staticmethod(texts_of)
 
@@ -69,13 +99,12 @@ class Recorder:
         """A model's message."""
         return ModelResponse([TextPart(text)])
 
-    def _model(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    async def _model(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         self.sent.append(texts_of(messages))
         start = max(i for i, m in enumerate(messages) if isinstance(m, ModelRequest) and _prompt(m))
         prompt = _prompt(messages[start])
         looked = sum(isinstance(message, ModelResponse) for message in messages[start:])
-        if prompt in self.fails:
-            raise ValueError(f"cannot answer {prompt!r}")
+        await self._meet(prompt, looked)
         if looked < prompt.count("look"):
             return ModelResponse([ToolCallPart("look", {}, f"{prompt}-{looked}")], usage=USAGE)
         return ModelResponse([TextPart(f"re: {prompt}")], usage=USAGE)
@@ -91,15 +120,10 @@ class Recorder:
 
 
 @dataclass
-class LangChainRecorder:
-    """The same of LangChain's: an agent of `create_agent`.
+class LangChainRecorder(Remembering):
+    """The same of LangChain's: an agent of `create_agent`."""
 
-    Attributes:
-        sent: the texts of each request that reached the model.
-    """
-
-    sent: list[list[str]] = field(default_factory=list[list[str]])
-    fails: set[str] = field(default_factory=set[str])
+    input_tokens: ClassVar[int] = LANGCHAIN_USAGE["input_tokens"]
 
     @staticmethod
     def texts_of(messages: list[BaseMessage]) -> list[str]:
@@ -121,13 +145,12 @@ class LangChainRecorder:
         """A model's message."""
         return AIMessage(text)
 
-    def _model(self, messages: list[BaseMessage]) -> AIMessage:
+    async def _model(self, messages: list[BaseMessage]) -> AIMessage:
         self.sent.append(self.texts_of(messages))
         start = max(i for i, m in enumerate(messages) if isinstance(m, HumanMessage))
         prompt = str(messages[start].text)
         looked = sum(isinstance(message, AIMessage) for message in messages[start:])
-        if prompt in self.fails:
-            raise ValueError(f"cannot answer {prompt!r}")
+        await self._meet(prompt, looked)
         if looked < prompt.count("look"):
             return called(("look", {}, f"{prompt}-{looked}"))
         return said(f"re: {prompt}")

@@ -108,8 +108,9 @@ class _Maker:
             case "unsigned":
                 return ModelResponse(parts=[ThinkingPart(self.text("thought"), signature=""), text])
             case "native":
-                call = NativeToolCallPart("web_search", {"q": "x"}, "native", provider_name="openai")
-                result = NativeToolReturnPart("web_search", {"hits": 1}, "native", provider_name="openai")
+                item = self.text("native").replace(" ", "-")  # no provider gives an item's id twice
+                call = NativeToolCallPart("web_search", {"q": "x"}, item, provider_name="openai")
+                result = NativeToolReturnPart("web_search", {"hits": 1}, item, provider_name="openai")
                 return ModelResponse(parts=[call, result, text], provider_name="openai")
             case "compaction":
                 return ModelResponse(parts=[CompactionPart(SUMMARY, provider_name="anthropic"), text])

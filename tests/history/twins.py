@@ -17,6 +17,7 @@ from pydantic_ai.messages import (
     ModelResponse,
     NativeToolCallPart,
     NativeToolReturnPart,
+    RetryPromptPart,  # pyright: ignore[reportDeprecated]
     SystemPromptPart,
     TextContent,
     TextPart,
@@ -43,6 +44,8 @@ def _said(part: ModelRequestPart) -> BaseMessage:
     match part:
         case ToolReturnPart():
             return _result(part)
+        case RetryPromptPart(tool_call_id=call):  # pyright: ignore[reportDeprecated]
+            return ToolMessage(part.model_response(), tool_call_id=call, name=part.tool_name, status="error")
         case SystemPromptPart():
             return SystemMessage(part.content)
         case CompactionPart():

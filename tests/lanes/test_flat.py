@@ -13,6 +13,7 @@ from pydantic_ai.usage import RequestUsage
 from laneway import LanewayClient, PydanticAdapter, TextWindow
 from laneway.history.lanes import LaneKey
 
+from tests.editing.agents import AnyRecorder, LangChainRecorder, Recorder
 from tests.support.bench import Bench
 
 TURNS = 2000
@@ -67,3 +68,23 @@ async def test_2000_turns_cost_temporal_the_same_each(bench: Bench, conversation
         assert sum(size for _, size in window) / len(window) <= 2500
     first, last = sizes[:100], sizes[-100:]
     assert abs(sum(s for _, s in last) - sum(s for _, s in first)) / 100 <= 150
+
+
+@pytest.mark.parametrize("kind", [Recorder, LangChainRecorder], ids=["pydantic", "langchain"])
+async def test_nothing_that_was_said_is_in_temporals_history(
+    bench: Bench, conversation_id: str, kind: type[AnyRecorder]
+):
+    """Neither as workflow state nor as an activity's input or result: turns are there by their ids alone."""
+    agent = kind()
+    client = await bench.serve({"agent": agent.adapter()})
+    conversation = client.conversation(conversation_id)
+    for number in range(3):
+        turn = await conversation.submit("agent", f"plugh look {number}", turn_id=f"xyzzy-{number}")
+        assert (await turn.result()).output == f"re: plugh look {number}"
+    assert "plugh" in str(agent.sent)
+    assert "seen" in str(agent.sent)
+    handle = client.temporal.get_workflow_handle(turn.lane.workflow_id)
+    events = b"".join([event.SerializeToString() async for event in handle.fetch_history_events()])
+    assert all(f"xyzzy-{number}".encode() in events for number in range(3))
+    assert b"plugh" not in events
+    assert b"seen" not in events

@@ -1,5 +1,6 @@
 """What the repository promises whoever installs from it: pins without addresses, links, and the error tree."""
 
+import ast
 import inspect
 import re
 import subprocess
@@ -117,3 +118,21 @@ def test_every_error_hangs_under_the_root_and_carries_its_name_as_its_code() -> 
         assert issubclass(error, errors.LanewayError)
         assert error.code == ("fit-overflow" if name == "RequestTooLarge" else name)
         assert error.__doc__
+
+
+def test_no_class_exists_twice_for_sync_and_async() -> None:
+    """Two copies of one class drift apart: what takes callers of both kinds is one class."""
+    shipped = [path for folder in ("activities", "history", "workflows", "src/laneway") for path in _modules(folder)]
+    names = {
+        node.name
+        for path in shipped
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    }
+    assert "SummarizationProcessor" in names
+    copies = {form for name in names for form in (f"Async{name}", f"Sync{name}", f"{name}Async", f"{name}Sync")}
+    assert copies & names == set()
+
+
+def _modules(folder: str) -> list[Path]:
+    return sorted((ROOT / folder).rglob("*.py"))

@@ -5,6 +5,6 @@ from __future__ import annotations
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
-    "processors", derandomize=True, deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+    "processors", derandomize=True, deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("processors")

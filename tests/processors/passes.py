@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
+from langchain_core.messages import BaseMessage
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -19,14 +20,19 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
+from laneway.activities.langchain_summary import LangChainText
 from laneway.activities.pydantic_summary import PydanticText
 from laneway.history.editing import EditOutcome
 from laneway.history.origins import EntryMetadata
+from laneway.history.processor_native import Line
+from laneway.history.processors import SlidingWindowProcessor
 
-from tests.history.edits import PYDANTIC, Frame, edit, request_for, says
+from tests.history.edits import LANGCHAIN, PYDANTIC, Frame, edit, request_for
+from tests.history.twins import twins
 
 Outcome = EditOutcome[ModelMessage]
 TEXT = PydanticText()
+_LANGCHAIN_TEXT = LangChainText()
 
 
 def user(text: str) -> ModelRequest:
@@ -85,12 +91,28 @@ def run(processor: Any, messages: Sequence[Any], **options: Any) -> EditOutcome[
         return runner.run(passed(processor, messages, **options))
 
 
-def texts(messages: Sequence[ModelMessage]) -> list[str]:
+def in_frame(frame: Frame, messages: Sequence[ModelMessage]) -> list[Any]:
+    """A history in the messages of a framework."""
+    return list(messages) if frame is PYDANTIC else twins(messages)
+
+
+def lines(message: Any) -> Sequence[Line]:
+    """Everything that a message says, of either framework."""
+    return _LANGCHAIN_TEXT.lines(message) if isinstance(message, BaseMessage) else TEXT.lines(message)
+
+
+def texts(messages: Sequence[Any]) -> list[str]:
     """Everything that a history says, line by line."""
-    return [str(line) for message in messages for line in TEXT.lines(message)]
+    return [str(line) for message in messages for line in lines(message)]
 
 
-def kept(outcome: Outcome, messages: Sequence[ModelMessage]) -> list[int]:
+def says(message: Any) -> bytes:
+    """What a message says, to compare histories by content."""
+    frame = LANGCHAIN if isinstance(message, BaseMessage) else PYDANTIC
+    return bytes(frame.dialect.content(message))
+
+
+def kept(outcome: EditOutcome[Any], messages: Sequence[Any]) -> list[int]:
     """Which of the messages are left whole, by index."""
     left = [says(message) for message in outcome.messages]
     return [index for index, message in enumerate(messages) if says(message) in left]
@@ -99,3 +121,24 @@ def kept(outcome: Outcome, messages: Sequence[ModelMessage]) -> list[int]:
 def ten_each(messages: Sequence[ModelMessage]) -> int:
     """A counter that takes every message for ten tokens."""
     return 10 * len(messages)
+
+
+ALWAYS: Final = ("messages", 0)
+"""A trigger that any history has reached."""
+
+
+def window(keep: int, **options: Any) -> SlidingWindowProcessor:
+    """A window of so many messages, that cuts each time."""
+    return SlidingWindowProcessor(ALWAYS, ("messages", keep), **options)
+
+
+class Summarizer:
+    """Answers every request with the same summary, and remembers the requests."""
+
+    def __init__(self, answer: str = "They spoke.") -> None:
+        self.answer = answer
+        self.requests: list[str] = []
+
+    def __call__(self, request: str) -> str:
+        self.requests.append(request)
+        return self.answer

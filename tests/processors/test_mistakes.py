@@ -1,24 +1,32 @@
-"""One test for each mistake that published processors make."""
+"""One test for each mistake that published processors make, with the messages of both frameworks.
+
+docs/mistakes.md lists them all, those of other parts of the product too, with the name of each one's test.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from langchain_core.messages import HumanMessage
 from pydantic_ai.messages import (
     BinaryContent,
     ModelMessage,
     ModelRequest,
     ModelResponse,
     TextContent,
-    ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
 )
 
+from laneway.activities import langchain_editing, pydantic_editing
 from laneway.errors import HistoryProcessingError
+from laneway.history.budget import estimate_request
+from laneway.history.estimation import estimate_history, estimate_message
+from laneway.history.processor_native import native_text
 from laneway.history.processors import (
     ClearToolResultsProcessor,
     LimitWarnerProcessor,
@@ -27,284 +35,347 @@ from laneway.history.processors import (
     compose,
 )
 
-from tests.history.edits import Context, entries_of, says
+from tests.history.edits import FRAMES, PYDANTIC, Frame, request_for
 from tests.history.oracle import why_unsendable
-from tests.processors.passes import asked, kept, looked_up, model, passed, retry, system, texts, user
+from tests.processors.passes import (
+    ALWAYS,
+    Summarizer,
+    asked,
+    in_frame,
+    kept,
+    lines,
+    looked_up,
+    model,
+    passed,
+    retry,
+    says,
+    system,
+    texts,
+    user,
+    window,
+)
 
-ALWAYS = ("messages", 0)
+BOTH = pytest.mark.parametrize("frame", FRAMES, ids=str)
 
 
-def window(keep: int, **options: Any) -> SlidingWindowProcessor:
-    return SlidingWindowProcessor(ALWAYS, ("messages", keep), **options)
+def summary(summarizer: Any, **options: Any) -> SummarizationProcessor:
+    return SummarizationProcessor(summarizer=summarizer, **{"trigger": ALWAYS, "keep": ALWAYS, **options})
 
 
-class Summarizer:
-    """Answers every request with the same summary, and remembers the requests."""
+def results_of(messages: Sequence[Any]) -> list[str]:
+    """The ids of the calls that are answered, in order."""
+    return [
+        call
+        for message in messages
+        for call in (
+            [message.tool_call_id]
+            if hasattr(message, "tool_call_id")
+            else [part.tool_call_id for part in getattr(message, "parts", ()) if isinstance(part, ToolReturnPart)]
+        )
+    ]
 
-    def __init__(self, answer: str = "They spoke.") -> None:
-        self.answer = answer
-        self.requests: list[str] = []
 
-    def __call__(self, request: str) -> str:
-        self.requests.append(request)
-        return self.answer
+def why_not(frame: Frame, messages: Sequence[Any]) -> str | None:
+    """What a strict provider would refuse a history for, judged where there is a judge of its messages."""
+    return why_unsendable(messages) if frame is PYDANTIC else None
 
 
-async def test_a_call_and_its_result_stay_together_however_far_apart() -> None:
+# Cuts -----------------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+async def test_a_call_and_its_result_stay_together_however_far_apart(frame: Frame) -> None:
     """A cut inside a long exchange keeps all of it; a search in the neighbourhood would split it."""
     exchange: list[ModelMessage] = [user("old one")]
     for n in range(12):
         exchange += looked_up(f"q{n}", "found")[1:3]
-    messages = [*asked("older"), *exchange, model("done"), user("now")]
-    outcome = await passed(window(5), messages)
+    messages = in_frame(frame, [*asked("older"), *exchange, model("done"), user("now")])
+    outcome = await passed(window(5), messages, frame=frame)
     assert kept(outcome, messages) == [*range(2, len(messages))]
 
 
+@BOTH
+async def test_a_result_that_came_long_after_its_call_stays_with_it(frame: Frame) -> None:
+    """Eight calls at once, answered one by one: the first call and the last result are ten messages apart."""
+    ids = [f"c{n}" for n in range(8)]
+    pieces = [
+        *asked("older"),
+        user("all of them"),
+        ModelResponse(parts=[ToolCallPart("look", {}, one) for one in ids]),
+        *(ModelRequest(parts=[ToolReturnPart("look", "found", one)]) for one in ids),
+        model("all seen"),
+        user("now"),
+    ]
+    messages = in_frame(frame, pieces)
+    for keep in (2, 4, 9):
+        outcome = await passed(window(keep), messages, frame=frame)
+        assert results_of(outcome.messages) == ids
+        assert texts(outcome.messages) == texts(messages[2:])
+
+
 @pytest.mark.filterwarnings("ignore:.RetryPromptPart. is deprecated")
-async def test_a_retry_is_an_answer_to_its_call() -> None:
+@BOTH
+async def test_a_retry_is_an_answer_to_its_call(frame: Frame) -> None:
+    """Of LangChain, a result whose status is an error."""
     retried: list[ModelMessage] = [
         user("try"),
         ModelResponse(parts=[ToolCallPart("look", {}, "c1")]),
         retry("not so", "c1"),
         model("tried"),
     ]
-    messages = [*asked("older"), *retried, user("now")]
+    messages = in_frame(frame, [*asked("older"), *retried, user("now")])
     for keep, left in ((2, [2, 3, 4, 5, 6]), (4, [2, 3, 4, 5, 6]), (1, [6])):
-        outcome = await passed(window(keep), messages)
+        outcome = await passed(window(keep), messages, frame=frame)
         assert kept(outcome, messages) == left
-        assert why_unsendable(outcome.messages) is None
+        assert why_not(frame, outcome.messages) is None
 
 
-async def test_text_inside_a_list_counts() -> None:
+@BOTH
+@pytest.mark.parametrize("keep", range(8))
+async def test_a_window_never_opens_with_an_answer(frame: Frame, keep: int) -> None:
+    messages = in_frame(frame, [*asked("a"), *looked_up("b", "found"), *asked("c"), user("now")])
+    outcome = await passed(window(keep), messages, frame=frame)
+    assert lines(outcome.messages[0])[0].kind == "user"
+
+
+@BOTH
+async def test_keep_zero_keeps_what_must_be_kept(frame: Frame) -> None:
+    """A slice from -0 would keep everything, or nothing."""
+    messages = in_frame(frame, [system("s"), *asked("a"), user("now")])
+    assert texts((await passed(window(0), messages, frame=frame)).messages) == ["system: s", "user: now"]
+
+
+@pytest.mark.parametrize("make", [SlidingWindowProcessor, ClearToolResultsProcessor], ids=["window", "results"])
+def test_a_fraction_that_cannot_work_is_refused_where_it_is_made(make: Any) -> None:
+    """Not ignored, so that a history grows for ever: of a window that nobody knows, and outside of (0, 1]."""
+    with pytest.raises(ValueError, match="max_input_tokens"):
+        make(("fraction", 0.9))
+    with pytest.raises(ValueError, match="max_input_tokens"):
+        make(("fraction", 0.9), model="nobody:unheard-of")
+    with pytest.raises(ValueError, match=r"1\.5"):
+        make(("fraction", 1.5), max_input_tokens=1000)
+    assert make(("fraction", 0.9), model="anthropic:claude-sonnet-4-5")
+
+
+# Counting -------------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+async def test_text_inside_a_list_counts(frame: Frame) -> None:
     """A list of text and images is not nothing: a token window that took it for 0 would keep what is before it."""
     long = ModelRequest(parts=[UserPromptPart(["word " * 3000, TextContent("word " * 3000)])])
-    messages = [*asked("a"), long, model("read"), *asked("b"), user("now")]
+    messages = in_frame(frame, [*asked("a"), long, model("read"), *asked("b"), user("now")])
     cut = SlidingWindowProcessor(("tokens", 5000), ("tokens", 1000))
-    assert kept(await passed(cut, messages), messages) == [2, 3, 4, 5, 6]
+    assert kept(await passed(cut, messages, frame=frame), messages) == [2, 3, 4, 5, 6]
 
 
-async def test_a_fraction_of_nothing_is_refused_and_not_ignored() -> None:
-    with pytest.raises(ValueError, match="max_input_tokens"):
-        SlidingWindowProcessor(("fraction", 0.9))
+@BOTH
+async def test_there_is_one_estimate_of_a_message(frame: Frame) -> None:
+    """What entries are stored with, what triggers and cuts count, and what budgets ask about is the same figure."""
+    describe = pydantic_editing.describe if frame is PYDANTIC else langchain_editing.describe
+    picture = BinaryContent(b"\x89PNG" * 99, media_type="image/png")
+    pieces = [
+        system("Be brief."),
+        ModelRequest(parts=[UserPromptPart(["see", TextContent("this"), picture])]),
+        *looked_up("naïve 数", {"n": [1.5, None, "}{"]}, calls=2)[1:],
+        user("now"),
+    ]
+    messages = in_frame(frame, pieces)
+    own = [estimate_message(frame.dialect, message) for message in messages]
+    assert [describe(message, "turn").estimated_tokens for message in messages] == own
+    assert estimate_request(own).input_tokens == sum(own) == request_for(messages, frame=frame).estimated_tokens
+    seen: list[int] = []
+
+    def look(ctx: Any) -> Any:
+        seen.extend(native_text(ctx).tokens(message) for message in ctx.messages)
+        assert ctx.estimated_tokens == estimate_history(frame.dialect, ctx.messages, ctx.entries)
+        return ctx.messages
+
+    await passed(look, messages, frame=frame)
+    assert seen == own
 
 
-@pytest.mark.parametrize("keep", range(8))
-async def test_a_window_never_opens_with_an_answer(keep: int) -> None:
-    messages = [*asked("a"), *looked_up("b", "found"), *asked("c"), user("now")]
-    outcome = await passed(window(keep), messages)
-    assert isinstance(outcome.messages[0], ModelRequest)
-    assert isinstance(outcome.messages[0].parts[0], UserPromptPart)
+@BOTH
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+async def test_a_counter_is_awaited(frame: Frame, is_async: bool) -> None:
+    """An unawaited count is a coroutine, which is larger than nothing and smaller than nothing."""
+
+    def count(messages: list[Any]) -> int:
+        return 10 * len(messages)
+
+    async def count_later(messages: list[Any]) -> int:
+        await asyncio.sleep(0)
+        return count(messages)
+
+    messages = in_frame(frame, [*asked("a"), *asked("b"), user("now")])
+    counter = count_later if is_async else count
+    cut = SlidingWindowProcessor(("tokens", 50), ("tokens", 30), token_counter=counter)
+    assert kept(await passed(cut, messages, frame=frame), messages) == [2, 3, 4]
 
 
-@pytest.mark.parametrize("processor", [window(0), SummarizationProcessor(summarizer=Summarizer(), trigger=ALWAYS)])
-async def test_the_system_prompt_survives(processor: Any) -> None:
+# What has to stay -----------------------------------------------------------------------------------------------------
+
+
+@BOTH
+@pytest.mark.parametrize("processor", [window(0), summary(Summarizer())], ids=["window", "summary"])
+async def test_the_system_prompt_survives(frame: Frame, processor: Any) -> None:
     """Also where it shares a request with the first prompt, which goes."""
     first = ModelRequest(parts=[*system("Be brief.").parts, UserPromptPart("a")])
-    messages = [first, model("re: a"), *asked("b") * 15, user("now")]
-    outcome = await passed(processor, messages)
+    messages = in_frame(frame, [first, model("re: a"), *asked("b") * 15, user("now")])
+    outcome = await passed(processor, messages, frame=frame)
     assert outcome.verdict == "accepted"
     assert texts(outcome.messages)[0] == "system: Be brief."
     assert "user: a" not in texts(outcome.messages)
 
 
-async def test_a_history_of_only_system_messages_stays() -> None:
-    messages = [system("one"), system("two"), user("now")]
-    for processor in (window(0), SummarizationProcessor(summarizer=Summarizer(), trigger=ALWAYS, keep=ALWAYS)):
-        assert (await passed(processor, messages)).verdict == "no-op"
+@BOTH
+async def test_a_history_of_only_system_messages_stays(frame: Frame) -> None:
+    messages = in_frame(frame, [system("one"), system("two"), user("now")])
+    for processor in (window(0), summary(Summarizer()), ClearToolResultsProcessor(ALWAYS, 0)):
+        assert (await passed(processor, messages, frame=frame)).verdict == "no-op"
 
 
-async def test_an_empty_trailing_request_stays_the_current_request() -> None:
-    messages = [*asked("a"), *asked("b"), ModelRequest(parts=[])]
-    outcome = await passed(window(0), messages)
-    assert outcome.messages[-1].parts == []
+@BOTH
+async def test_an_empty_trailing_request_stays_the_current_request(frame: Frame) -> None:
+    empty: Any = ModelRequest(parts=[]) if frame is PYDANTIC else HumanMessage([])
+    messages = [*in_frame(frame, [*asked("a"), *asked("b")]), empty]
+    for processor in (window(0), summary(Summarizer())):
+        outcome = await passed(processor, messages, frame=frame)
+        assert outcome.verdict == "accepted"
+        assert says(outcome.messages[-1]) == says(empty)
 
 
-async def test_compaction_while_a_tool_loop_runs_leaves_the_loop_whole() -> None:
-    loop: list[ModelMessage] = [user("now"), *looked_up("x", "found")[1:3], *looked_up("y", "found", calls=3)[1:3]]
-    messages = [*asked("a"), *asked("b"), *loop]
-    for processor in (window(0), window(1), ClearToolResultsProcessor(ALWAYS, 0)):
-        outcome = await passed(processor, messages, request_index=3)
-        assert [says(message) for message in outcome.messages[-5:]] == [says(message) for message in loop]
+@BOTH
+async def test_compaction_while_a_tool_loop_runs_leaves_the_loop_whole(frame: Frame) -> None:
+    pieces = [user("now"), *looked_up("x", "found")[1:3], *looked_up("y", "found", calls=3)[1:3]]
+    loop = in_frame(frame, pieces)
+    messages = [*in_frame(frame, [*asked("a"), *looked_up("b", "found")]), *loop]
+    for processor in (window(0), window(1), summary(Summarizer()), ClearToolResultsProcessor(ALWAYS, 0)):
+        outcome = await passed(processor, messages, request_index=3, frame=frame)
+        assert outcome.verdict == "accepted"
+        assert texts(outcome.messages)[-len(texts(loop)) :] == texts(loop)
 
 
-async def test_parallel_results_are_neither_lost_nor_doubled() -> None:
-    messages = [*asked("a"), *looked_up("b", "found", calls=4), *asked("c"), user("now")]
-    outcome = await passed(window(4), messages)
-    results = [part for message in outcome.messages for part in message.parts if isinstance(part, ToolReturnPart)]
-    assert [part.tool_call_id for part in results] == ["b-0", "b-1", "b-2", "b-3"]
+@BOTH
+async def test_parallel_results_are_neither_lost_nor_doubled(frame: Frame) -> None:
+    messages = in_frame(frame, [*asked("a"), *looked_up("b", "found", calls=4), *asked("c"), user("now")])
+    for processor in (window(4), compose(window(6), window(4)), LimitWarnerProcessor(1)):
+        outcome = await passed(processor, messages, frame=frame)
+        assert outcome.verdict == "accepted"
+        assert results_of(outcome.messages) == ["b-0", "b-1", "b-2", "b-3"]
 
 
-async def test_no_message_inside_is_emptied() -> None:
-    messages = [*looked_up("a", "found"), *looked_up("b", "found"), *asked("c"), user("now")]
-    outcome = await passed(ClearToolResultsProcessor(ALWAYS, 0), messages)
+@BOTH
+async def test_no_message_inside_is_emptied(frame: Frame) -> None:
+    messages = in_frame(frame, [*looked_up("a", "found"), *looked_up("b", "found"), *asked("c"), user("now")])
+    outcome = await passed(ClearToolResultsProcessor(ALWAYS, 0), messages, frame=frame)
     assert outcome.verdict == "accepted"
-    assert all(message.parts for message in outcome.messages)
+    assert all(lines(message) for message in outcome.messages)
     assert all(text.strip() for text in texts(outcome.messages))
 
 
-async def test_keep_zero_keeps_what_must_be_kept() -> None:
-    """A slice from -0 would keep everything, or nothing."""
-    messages = [system("s"), *asked("a"), user("now")]
-    assert texts((await passed(window(0), messages)).messages) == ["system: s", "user: now"]
+# Summaries ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_counter_that_is_async_is_awaited() -> None:
-    async def counter(messages: list[ModelMessage]) -> int:
-        await asyncio.sleep(0)
-        return 10 * len(messages)
-
-    messages = [*asked("a"), *asked("b"), user("now")]
-    cut = SlidingWindowProcessor(("tokens", 50), ("tokens", 30), token_counter=counter)
-    assert kept(await passed(cut, messages), messages) == [2, 3, 4]
-
-
-async def test_a_counter_that_does_not_count_fails_by_name() -> None:
-    cut = SlidingWindowProcessor(("tokens", 50), token_counter=lambda messages: "many")  # type: ignore[arg-type]
-    with pytest.raises(HistoryProcessingError, match="token_counter returned 'many'"):
-        await passed(cut, [*asked("a"), user("now")])
-
-
-async def test_the_head_can_be_kept() -> None:
-    messages = [*asked("a"), *asked("b"), *asked("c"), *asked("d"), user("now")]
-    assert kept(await passed(window(1, keep_head=1), messages), messages) == [0, 1, 8]
-    assert kept(await passed(window(3, keep_head=("messages", 2)), messages), messages) == [0, 1, 6, 7, 8]
-
-
-async def test_any_trigger_of_a_list_is_enough() -> None:
-    messages = [*asked("a"), user("now")]
-    assert (await passed(SlidingWindowProcessor([("messages", 9), ("tokens", 9)], ALWAYS), messages)).verdict == (
-        "accepted"
-    )
-    assert (await passed(SlidingWindowProcessor([("messages", 9), ("tokens", 999)], ALWAYS), messages)).verdict == (
-        "no-op"
-    )
-
-
-async def test_reasoning_of_the_running_turn_that_binds_its_model_puts_the_cut_off() -> None:
-    """Claude would refuse it after an edit, so the engine refuses the edit: the processor waits for the next turn."""
-    thought = ThinkingPart("hm", signature="sig", provider_name="anthropic")
-    call = ModelResponse(parts=[thought, ToolCallPart("look", {}, "c1")], provider_name="anthropic")
-    result = ModelRequest(parts=[ToolReturnPart("look", "found", "c1")])
-    messages = [*looked_up("a", "found"), user("now"), call, result]
-    for processor in (window(0), ClearToolResultsProcessor(ALWAYS, 0), LimitWarnerProcessor(2)):
-        assert (await passed(processor, messages, request_index=2, binds_reasoning=True)).verdict == "no-op"
-
-
-async def test_cleared_results_go_and_the_rest_stays_as_text() -> None:
-    messages = [*looked_up("old", "SECRET-1"), *looked_up("new", "SECRET-2"), user("now")]
-    outcome = await passed(ClearToolResultsProcessor(ALWAYS, 1), messages)
-    said = "\n".join(texts(outcome.messages))
-    assert "SECRET-1" not in said
-    assert "SECRET-2" in said
-    assert 'assistant called look({"about":"old"})' in said
-    assert "assistant: re: old" in said
-    again = await passed(ClearToolResultsProcessor(ALWAYS, 0), outcome.messages, outcome.entries)
-    cleared = "\n".join(texts(again.messages))
-    assert "SECRET-2" not in cleared
-    assert cleared.count("user: An earlier exchange") == 1, "one is not quoted inside another"
-
-
-@pytest.mark.parametrize("options", [{"exclude_tools": ["look"]}, {"keep": 1}])
-async def test_results_that_are_excluded_or_new_are_not_cleared(options: dict[str, Any]) -> None:
-    messages = [*looked_up("old", "found", calls=2), user("now")]
-    processor = ClearToolResultsProcessor(ALWAYS, **{"keep": 0, **options})
-    assert (await passed(processor, messages)).verdict == "no-op"
-
-
-async def test_an_exchange_with_a_file_is_not_cleared() -> None:
-    exchange = looked_up("old", "found")
-    exchange[0] = ModelRequest(parts=[UserPromptPart(["see", BinaryContent(b"x", media_type="image/png")])])
-    assert (await passed(ClearToolResultsProcessor(ALWAYS, 0), [*exchange, user("now")])).verdict == "no-op"
-
-
-@pytest.mark.parametrize(
-    ("request_index", "level"),
-    [(7, None), (8, "[Critical limit warning]"), (10, "[Critical limit warning]")],
-)
-async def test_requests_are_warned_of(request_index: int, level: str | None) -> None:
-    """Of ten: the eighth is the first of which seven tenths are used, and leaves three, itself included."""
-    loop: list[ModelMessage] = [user("now")]
-    for n in range(request_index - 1):
-        loop += looked_up(f"x{n}", "found")[1:3]
-    outcome = await passed(LimitWarnerProcessor(10), [*asked("a"), *loop], request_index=request_index)
-    said = "\n".join(texts(outcome.messages))
-    assert (level is None) == (outcome.verdict == "no-op")
-    assert level is None or level in said
-    if outcome.verdict == "accepted":
-        assert f"{request_index - 1} of 10" in said
-        entries = outcome.entries
-        again = await passed(LimitWarnerProcessor(10), outcome.messages, entries, request_index=request_index)
-        assert again.verdict == "no-op"
-
-
-async def test_a_warning_of_an_earlier_turn_does_not_keep_a_turn_from_its_own() -> None:
-    warner = LimitWarnerProcessor(2, warning_threshold=0.1, critical_remaining_requests=2)
-    first = await passed(warner, [user("one")])
-    messages = [*first.messages, model("re: one"), user("two")]
-    outcome = await passed(warner, messages, [*first.entries, *entries_of(messages[-2:])])
-    assert "\n".join(texts(outcome.messages)).count("Critical limit warning") == 2
-
-
-async def test_the_context_is_warned_of_once() -> None:
-    warner = LimitWarnerProcessor(max_context_tokens=200)
-    messages = [*asked("word " * 40), user("now")]
-    outcome = await passed(warner, messages)
-    assert "[Limit warning] Context" in "\n".join(texts(outcome.messages))
-    small = LimitWarnerProcessor(max_context_tokens=250)
-    again = [*outcome.messages, model("re: now"), user("on")]
-    assert (await passed(small, again, [*outcome.entries, *entries_of(again[-2:])])).verdict == "no-op"
-
-
-async def test_processors_of_a_list_run_in_order_each_on_what_the_last_one_left() -> None:
-    seen: list[list[str]] = []
-
-    def look(ctx: Context) -> list[ModelMessage]:
-        seen.append([f"{g.protected_reasons}{g.entry_end - g.entry_start}" for g in ctx.groups])
-        return ctx.messages
-
+@BOTH
+async def test_text_inside_a_list_reaches_the_summary(frame: Frame) -> None:
     summarizer = Summarizer()
-    chain = compose(
-        window(5),
-        look,
-        SummarizationProcessor(summarizer=summarizer, trigger=ALWAYS, keep=("messages", 3)),
-        look,
-        window(3),
-    )
-    messages = [*asked("a"), *asked("b"), *asked("c"), user("now")]
-    outcome = await passed(chain, messages)
-    assert seen == [["()2", "()2", "('current',)1"], ["()1", "()2", "('current',)1"]]
-    assert "user: a" not in summarizer.requests[0]
-    assert "user: b" in summarizer.requests[0]
-    assert kept(outcome, messages) == [4, 5, 6], "the last window drops the summary"
+    told = ModelRequest(parts=[UserPromptPart(["in a list", TextContent("in a part")])])
+    await passed(summary(summarizer), in_frame(frame, [told, model("read"), user("now")]), frame=frame)
+    assert "in a list" in summarizer.requests[0]
+    assert "in a part" in summarizer.requests[0]
 
 
-async def test_what_one_of_a_list_may_not_return_is_refused_and_named() -> None:
-    from laneway.errors import HistoryProcessingValidationError
-
-    messages = [*asked("a"), *asked("b"), user("now")]
-    with pytest.raises(HistoryProcessingValidationError) as refused:
-        await passed(compose(lambda ctx: ctx.messages[1:], window(0)), messages)
-    assert refused.value.rule == "partial_group"
-    with pytest.raises(HistoryProcessingError, match="no luck"):
-        await passed(compose(_broken, window(0)), messages)
-
-
-def _broken(ctx: Context) -> list[ModelMessage]:
-    raise RuntimeError("no luck")
+@BOTH
+async def test_binary_data_reaches_the_summary_as_a_description(frame: Frame) -> None:
+    """Never the bytes as Python prints them, nor in base64."""
+    summarizer = Summarizer()
+    picture = BinaryContent(b"\x89PNG" + b"\0" * 1000, media_type="image/png")
+    told = ModelRequest(parts=[UserPromptPart(["see", picture])])
+    await passed(summary(summarizer), in_frame(frame, [told, model("seen"), user("now")]), frame=frame)
+    (request,) = summarizer.requests
+    assert "[image/png, 1004 bytes]" in request
+    assert "AAAA" not in request
+    assert "\\x" not in request
 
 
-async def test_runs_at_once_with_one_processor_do_not_meet() -> None:
-    processor = compose(window(3), SummarizationProcessor(summarizer=_echo, trigger=ALWAYS, keep=("messages", 1)))
+async def _fails(request: str) -> str:
+    raise ConnectionError("the line was cut")
+
+
+async def _is_cancelled(request: str) -> str:
+    raise asyncio.CancelledError
+
+
+async def _changes_nothing(frame: Frame, summarizer: Any) -> None:
+    messages = in_frame(frame, [*asked("a"), user("now")])
+    before = [says(message) for message in messages]
+    with pytest.raises(HistoryProcessingError, match="is as before"):
+        await passed(summary(summarizer), messages, frame=frame)
+    outcome = await passed(summary(summarizer, on_failure="keep"), messages, frame=frame)
+    assert outcome.verdict == "no-op"
+    assert [says(message) for message in outcome.messages] == before
+
+
+@BOTH
+@pytest.mark.parametrize("summarizer", [_fails, lambda request: " \n", lambda request: None], ids=["fails", "", "none"])
+async def test_a_summary_that_fails_changes_nothing(frame: Frame, summarizer: Any) -> None:
+    """It fails, is empty, or is no text: the turn goes on with the history as it was, or fails, by choice."""
+    await _changes_nothing(frame, summarizer)
+
+
+@BOTH
+async def test_a_summary_that_is_cancelled_changes_nothing(frame: Frame) -> None:
+    """It was given up, and not the turn."""
+    await _changes_nothing(frame, _is_cancelled)
+
+
+@BOTH
+async def test_a_turn_that_is_cancelled_while_it_summarizes_is_cancelled(frame: Frame) -> None:
+    """`on_failure` is for summaries that fail, not for turns that end."""
+    began = asyncio.Event()
+
+    async def slow(request: str) -> str:
+        began.set()
+        await asyncio.Event().wait()
+        return "late"
+
+    messages = in_frame(frame, [*asked("a"), user("now")])
+    task = asyncio.create_task(passed(summary(slow, on_failure="keep"), messages, frame=frame))
+    await began.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+# One class for all ----------------------------------------------------------------------------------------------------
+
+
+@BOTH
+async def test_one_class_serves_callers_that_are_sync_and_async(frame: Frame) -> None:
+    """There is no second copy of a processor to fall behind the first."""
+
+    async def later(request: str) -> str:
+        return Summarizer()(request)
+
+    messages = in_frame(frame, [*asked("a"), *looked_up("b", "found"), user("now")])
+    one = await passed(summary(Summarizer()), messages, frame=frame)
+    other = await passed(summary(later), messages, frame=frame)
+    assert [says(message) for message in one.messages] == [says(message) for message in other.messages]
+
+
+@BOTH
+async def test_runs_at_once_with_one_processor_do_not_meet(frame: Frame) -> None:
+    async def echo(request: str) -> str:
+        await asyncio.sleep(0.01)
+        return request
+
+    processor = compose(window(3), summary(echo, keep=("messages", 1)))
 
     async def one(name: str) -> list[str]:
-        messages = [*asked(f"{name} a"), *asked(f"{name} b"), *asked(f"{name} c"), user("now")]
-        return texts((await passed(processor, messages)).messages)
+        messages = in_frame(frame, [*asked(f"{name} a"), *asked(f"{name} b"), *asked(f"{name} c"), user("now")])
+        return texts((await passed(processor, messages, frame=frame)).messages)
 
     for name, said in zip("xyz", await asyncio.gather(*map(one, "xyz")), strict=True):
         assert f"user: {name} c" in "\n".join(said)
         assert not any(f"user: {other} " in line for line in said for other in set("xyz") - {name})
-
-
-async def _echo(request: str) -> str:
-    await asyncio.sleep(0.01)
-    return request

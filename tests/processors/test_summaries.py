@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -27,15 +26,24 @@ from pydantic_ai.usage import RequestUsage
 
 from laneway.activities.adapter import RetryPolicy
 from laneway.activities.pydantic_summary import PydanticSummarizer
-from laneway.errors import HistoryProcessingError
 from laneway.history.model_calls import CallFailed
 from laneway.history.processor_native import SummaryRequest
 from laneway.history.processor_summary import SUMMARY_OPENING
 from laneway.history.processors import SummarizationProcessor
 
-from tests.history.edits import entries_of, says
-from tests.processors.passes import asked, looked_up, model, passed, retry, ten_each, texts, user
-from tests.processors.test_mistakes import ALWAYS, Summarizer
+from tests.history.edits import entries_of
+from tests.processors.passes import (
+    ALWAYS,
+    Summarizer,
+    asked,
+    looked_up,
+    model,
+    passed,
+    retry,
+    ten_each,
+    texts,
+    user,
+)
 
 
 def summarization(summarizer: Callable[[str], Any], keep: int = 1, **options: Any) -> SummarizationProcessor:
@@ -127,46 +135,6 @@ async def test_a_summary_alone_is_not_summarized_again() -> None:
     outcome = await passed(summarization(summarizer), messages)
     assert (await passed(summarization(summarizer), outcome.messages, outcome.entries)).verdict == "no-op"
     assert len(summarizer.requests) == 1
-
-
-async def _fails(request: str) -> str:
-    raise ConnectionError("the line was cut")
-
-
-async def _is_cancelled(request: str) -> str:
-    raise asyncio.CancelledError
-
-
-@pytest.mark.parametrize(
-    "summarizer",
-    [_fails, _is_cancelled, lambda request: "  \n", lambda request: None],
-    ids=["fails", "cancelled", "empty", "no-text"],
-)
-async def test_a_summary_that_cannot_be_made_changes_nothing(summarizer: Any) -> None:
-    """It fails, is given up, is empty, or is no text."""
-    messages = [*asked("a"), user("now")]
-    before = [says(message) for message in messages]
-    with pytest.raises(HistoryProcessingError, match="is as before"):
-        await passed(summarization(summarizer), messages)
-    outcome = await passed(summarization(summarizer, on_failure="keep"), messages)
-    assert outcome.verdict == "no-op"
-    assert [says(message) for message in outcome.messages] == before
-
-
-async def test_a_turn_that_is_cancelled_while_it_summarizes_is_cancelled() -> None:
-    """`on_failure` is for summaries that fail, not for turns that end."""
-    began = asyncio.Event()
-
-    async def slow(request: str) -> str:
-        began.set()
-        await asyncio.sleep(60)
-        return "late"
-
-    task = asyncio.create_task(passed(summarization(slow, on_failure="keep"), [*asked("a"), user("now")]))
-    await began.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
 
 
 def _answering(answers: list[Exception | ModelResponse]) -> FunctionModel:

@@ -12,8 +12,8 @@ from laneway.history.processors import ClearToolResultsProcessor, SlidingWindowP
 from tests.history.edits import LANGCHAIN
 from tests.history.histories import MadeHistory, histories
 from tests.history.twins import has_feedback, lines_of, pieces_of, twins
+from tests.processors.generated import processors
 from tests.processors.passes import looked_up, passed, run, user
-from tests.processors.test_properties import processors
 
 
 def counts_alike(made: MadeHistory) -> bool:
@@ -23,7 +23,7 @@ def counts_alike(made: MadeHistory) -> bool:
     )
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(histories(max_cycles=6).filter(counts_alike), processors())
 def test_a_processor_leaves_the_same(made: MadeHistory, processor: Any) -> None:
     one = run(processor, made.native, request_index=made.request_index)
