@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_small_run_writes_figures_tables_and_plots(tmp_path: Path):
     measures = ["imports", "latency", "delegation", "streams", "growth"]

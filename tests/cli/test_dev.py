@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.processes import PATIENCE_S, CommandLine, DevProcess, terminal
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 
 def is_gone(pid: int) -> bool:

@@ -33,7 +33,7 @@ from tests.support.provider import Answerable, ProviderRequest, ProviderServer, 
 ROOT = Path(__file__).parents[2]
 _DEMO_SECONDS = 400
 
-pytestmark = pytest.mark.timeout(_DEMO_SECONDS + 20)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(_DEMO_SECONDS + 20)]
 
 
 @dataclass

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 LINKED = ("activities", "history", "workflows")
 BIN = Path(sys.executable).parent
 
-pytestmark = [pytest.mark.packaging, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.packaging, pytest.mark.timeout(300)]
 
 
 @pytest.fixture

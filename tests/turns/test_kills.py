@@ -19,6 +19,8 @@ from tests.support.ledgered import agents
 from tests.support.stops import Stops, lines
 from tests.support.workers import WorkerNursery, WorkerProcess
 
+pytestmark = pytest.mark.long
+
 # Where the worker dies, and how often the model is asked for its first and its last answer in all. An answer that was
 # staged is never asked for again; for `plain`, the commit stages the last one.
 KILLS = [
