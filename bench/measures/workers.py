@@ -47,7 +47,8 @@ class WorkerProcess:
         with log.open("a") as errors:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "bench.arms.worker", settings.model_dump_json(),
-                cwd=ROOT, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,
+                cwd=ROOT, env={**os.environ, "MALLOC_ARENA_MAX": "2"},
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,
             )  # fmt: skip
         assert process.stdout is not None
         async with asyncio.timeout(_START_SECONDS):
@@ -189,7 +190,8 @@ async def memory(setting: Setting) -> Section:
     rows = [[count, round(size / 2**20, 1)] for count, size in at]
     note = (
         f"Resident memory of a worker process. Its cache of histories is set to {_CACHE_BYTES / 1e6:g} MB, which the "
-        "histories outgrow before turn 500; by default it is 256 MB."
+        "histories outgrow before turn 500; by default it is 256 MB. `MALLOC_ARENA_MAX` is 2, as in the image of "
+        "`deploy/`."
     )
     section.tables.append(Table(f"{sizes.memory_lanes} lanes", ["turns", "MB"], rows, note))
     text = f"{drift:+.1%} after turn {turns // 10}, {points[-1][0]:,} turns"

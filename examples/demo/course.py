@@ -34,7 +34,7 @@ _SETTINGS: dict[str, object] = {
     # Not what the environment says: how soon a kill is noticed decides how long the demo takes, and a shorter time than
     # this would take a busy machine's silence for a death.
     "heartbeat_timeout": timedelta(seconds=5),
-    "max_turns_per_run": 500,
+    "max_turns_per_run": 100,
     "idle_timeout": timedelta(hours=1),
 }
 _POLL_SECONDS = 0.02
