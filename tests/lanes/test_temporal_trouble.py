@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from pydantic_ai import Agent
@@ -16,6 +17,7 @@ from temporalio import workflow
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from laneway import Laneway, LocalStack, PydanticAdapter
+from laneway.activities.steps import Steps
 from laneway.activities.wire import LANE_WORKFLOW, SUBMIT_TURN, LaneInput, QueuedTurn
 from laneway.errors import TurnFailed
 
@@ -46,9 +48,11 @@ async def test_turns_go_on_when_temporal_was_killed_and_restarted(own_stack: Own
 
 
 async def test_a_turn_of_an_agent_that_no_worker_has_fails_clearly_and_other_lanes_go_on(
-    bench: Bench, conversation_id: str
+    bench: Bench, conversation_id: str, monkeypatch: pytest.MonkeyPatch
 ):
     """The lane's worker knows other agents only: the turn says which, the others are served meanwhile."""
+    # It waits for a worker that has the agent, by itself for 10 s.
+    monkeypatch.setattr("laneway.worker.Steps", partial(Steps, mismatch_grace=timedelta(seconds=1)))
     paced = Paced()
     await bench.worker({"other": paced.adapter()})
     client = await bench.client({"other": paced.adapter(), "missing": paced.adapter()})
