@@ -20,6 +20,7 @@ from laneway import HistoryProcessorContext, Laneway, LanewayClient, Settings
 from tests.cli.processes import CommandLine
 from tests.docs.fragments import Names, played
 from tests.docs.pages import fences
+from tests.support.preloaded import Preloaded
 from tests.support.provider import ProviderRequest, ProviderServer, call, reply
 
 README = fences("README.md")
@@ -150,16 +151,12 @@ async def test_a_team_waits_for_leave_as_it_is_shown(settings: Settings, capsys:
         assert capsys.readouterr().out == "read and written\n"
 
 
-async def test_commands_run_as_they_are_shown(provider: ProviderServer, settings: Settings, tmp_path: Path):
+async def test_commands_run_as_they_are_shown(
+    provider: ProviderServer, settings: Settings, tmp_path: Path, preloaded: Preloaded
+):
     """Those that talk to servers, on the page's own application; the others are run elsewhere, see COMMANDS."""
     (tmp_path / "support.py").write_text(PYTHON[SUPPORT])
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("LANEWAY_")} | {
-        "LANEWAY_TEMPORAL_ADDRESS": settings.temporal_address,
-        "LANEWAY_REDIS_URL": settings.redis_url,
-        "LANEWAY_REDIS_PREFIX": settings.redis_prefix,
-        "LANEWAY_TASK_QUEUE": settings.task_queue,
-    }
-    line = CommandLine(tmp_path, environment)
+    line = CommandLine.to(settings, tmp_path, preloaded)
     shown = [text.partition("  #")[0] for block in CONSOLE for text in block.splitlines() if "$ laneway" in text]
     commands = {words[2]: words[2:] for words in map(shlex.split, shown)}
     del commands["dev"]
