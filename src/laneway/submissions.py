@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import OrderedDict
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -33,6 +35,8 @@ __all__ = ["Submissions"]
 _ACCEPT_TIMEOUT = timedelta(seconds=30)
 # How long a lane waits for a worker that took its workflow task and died; Temporal's default is 10 s.
 _TASK_TIMEOUT = timedelta(seconds=5)
+# Of how many lanes it is known that their workflow is open.
+_MAX_OPEN = 10_000
 _PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 0.5
 # How Temporal answers while a lane completes or continues as new, while it has too much to do, or where it gave up the
@@ -54,6 +58,8 @@ class Submissions:
         self._client = client
         self._locks: dict[str, asyncio.Lock] = {}
         self._registered: set[str] = set()
+        # When each lane's workflow last took a turn from here, by `time.monotonic()`, of those that did last.
+        self._open: OrderedDict[str, float] = OrderedDict()
         # Tells this client's submits of a turn from another's.
         self._claim = uuid4().hex[:8]
         settings = client.settings
@@ -118,6 +124,8 @@ class Submissions:
         try:
             async with asyncio.timeout(_ACCEPT_TIMEOUT.total_seconds()):
                 while True:
+                    if (receipt := await self._update_open(lane, turn)) is not None:
+                        return receipt
                     start: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
                         LANE_WORKFLOW,
                         LaneInput(lane.conversation, lane.agent, lane.contract, self._limits),
@@ -128,10 +136,11 @@ class Submissions:
                     )
                     try:
                         temporal: Any = self._client.temporal  # its overload for names leaves types open
-                        receipt: SubmitReceipt = await temporal.execute_update_with_start_workflow(
+                        accepted: SubmitReceipt = await temporal.execute_update_with_start_workflow(
                             SUBMIT_TURN, turn, id=turn.id, start_workflow_operation=start, result_type=SubmitReceipt
                         )
-                        return receipt
+                        self._note_open(lane)
+                        return accepted
                     except WorkflowUpdateRPCTimeoutOrCancelledError as error:
                         await _hear(start)
                         if isinstance(error.__cause__, asyncio.CancelledError):
@@ -156,6 +165,36 @@ class Submissions:
                 f"no worker accepted turn {turn.id!r} within {limit} on task queue {queue!r}. Start one "
                 "(`laneway worker APP`), then submit again with the same turn id"
             ) from None
+
+    async def _update_open(self, lane: LaneKey, turn: QueuedTurn) -> SubmitReceipt | None:
+        """Have a workflow that took a turn not long ago take this one: less work than to offer its start as well.
+
+        Returns:
+            None where the workflow is not open any more, or nothing is known of it.
+        """
+        took_at = self._open.get(lane.lane_id)
+        if took_at is None or time.monotonic() - took_at > self._limits.idle:
+            return None
+        try:
+            workflow: Any = self._client.temporal.get_workflow_handle(lane.workflow_id)
+            receipt: SubmitReceipt = await workflow.execute_update(
+                SUBMIT_TURN, turn, id=turn.id, result_type=SubmitReceipt
+            )
+        except (RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
+            self._open.pop(lane.lane_id, None)
+            if isinstance(error.__cause__, asyncio.CancelledError):
+                raise error.__cause__ from None  # as in `update`
+            return None
+        self._note_open(lane)
+        return receipt
+
+    def _note_open(self, lane: LaneKey) -> None:
+        if lane.is_once:
+            return
+        self._open[lane.lane_id] = time.monotonic()
+        self._open.move_to_end(lane.lane_id)
+        if len(self._open) > _MAX_OPEN:
+            self._open.popitem(last=False)
 
 
 async def _hear(start: WithStartWorkflowOperation[Any, Any]) -> None:
