@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -21,13 +20,17 @@ async def heartbeats(interval: timedelta) -> AsyncGenerator[None]:
     Raises:
         ApplicationError: the worker is shutting down, so the activity is to be tried again elsewhere.
     """
+    # A timer, and no task: a step ends before the first beat more often than not.
+    loop, seconds = asyncio.get_running_loop(), interval.total_seconds()
 
-    async def beat() -> None:
-        while True:
-            await asyncio.sleep(interval.total_seconds())
-            activity.heartbeat()
+    timer: asyncio.TimerHandle
 
-    task = asyncio.create_task(beat(), name="laneway-heartbeat")
+    def beat() -> None:
+        nonlocal timer
+        timer = loop.call_later(seconds, beat)
+        activity.heartbeat()
+
+    timer = loop.call_later(seconds, beat)
     try:
         yield
     except asyncio.CancelledError:
@@ -37,6 +40,4 @@ async def heartbeats(interval: timedelta) -> AsyncGenerator[None]:
             raise ApplicationError("the worker is shutting down", type="WorkerShutdown") from None
         raise
     finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        timer.cancel()
