@@ -23,6 +23,7 @@ from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
 from laneway.activities.telemetry import Instruments
 from laneway.errors import ConfigurationError, LanewayError, ServiceUnavailable
+from laneway.redis_connection import quick
 from laneway.settings import ENV_PREFIX, Settings
 
 __all__ = [
@@ -127,6 +128,7 @@ async def connect_redis(settings: Settings) -> Redis:
         client_name="laneway",
         maint_notifications_config=MaintNotificationsConfig(enabled=False),
     )
+    pool.connection_class = quick(pool.connection_class)
     client = Redis.from_pool(pool)
     try:
         await check_redis(client, settings)
