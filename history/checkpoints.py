@@ -16,7 +16,16 @@ from typing import Self
 from laneway.errors import CheckpointCorrupt
 from laneway.history.garbage import collection_paused
 
-__all__ = ["DIGEST_BYTES", "EMPTY", "CheckpointRef", "StoredEntry", "chain", "decode_entries", "encode_entries"]
+__all__ = [
+    "DIGEST_BYTES",
+    "EMPTY",
+    "CheckpointRef",
+    "StoredEntry",
+    "chain",
+    "decode_entries",
+    "encode_entries",
+    "told_entry",
+]
 
 DIGEST_BYTES = 16
 _LENGTH_BYTES = 2
@@ -125,6 +134,15 @@ def decode_entries(encoded: Sequence[bytes], *, after: str, epoch: int, first_in
             metadata: Metadata = json.loads(bytes(body[_LENGTH_BYTES:split])) if split > _LENGTH_BYTES else {}
             entries.append(StoredEntry(bytes(body[split:]), metadata))
     return entries
+
+
+def told_entry(encoded: bytes, checkpoint: CheckpointRef) -> StoredEntry | None:
+    """The last entry of a checkpoint, as the commit told it; None where this is another one."""
+    if encoded[:DIGEST_BYTES].hex() != checkpoint.digest:
+        return None
+    body = encoded[DIGEST_BYTES:]
+    split = _LENGTH_BYTES + int.from_bytes(body[:_LENGTH_BYTES])
+    return StoredEntry(body[split:], json.loads(body[_LENGTH_BYTES:split]) if split > _LENGTH_BYTES else {})
 
 
 def corrupt(epoch: int, index: int) -> CheckpointCorrupt:

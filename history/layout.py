@@ -383,8 +383,9 @@ return {'ok'}
 # ARGV 8: base epoch. 9: base length. 10: new epoch. 11: new length. 12: new digest. 13: extras. 14: record. 15: event.
 # 16: seconds that a replaced epoch is kept. 17, 18, 19: what the turn spent. 20: the answer for the text
 # thread, empty for none. 21: how many events come before the one that ends the turn. 22: the messages that the turn has
-# taken in, as JSON: for each its turn id, the event that ends it and its record. Then come the events. The rest:
-# encoded entries that were not staged before. Says 'ok' and the turn's number.
+# taken in, as JSON: for each its turn id, the event that ends it and its record. 23: how large the last entry may be to
+# be told to who waits, with the turn's end; 0 where nobody needs it. Then come the events. The rest: encoded entries
+# that were not staged before. Says 'ok' and the turn's number.
 COMMIT = (
     STRICT
     + FENCE
@@ -399,7 +400,7 @@ if old == new then
   kept = redis.call('LLEN', epoch)
   if kept ~= tonumber(ARGV[9]) then return {'damaged', kept} end
 end
-local first = 23 + tonumber(ARGV[21])
+local first = 24 + tonumber(ARGV[21])
 local total = kept + staged + #ARGV - first + 1
 if total ~= tonumber(ARGV[11]) then return {'damaged', total} end
 if old == new then
@@ -435,7 +436,7 @@ end
 redis.call('UNLINK', turn)
 redis.call('SREM', base .. 'open', id)
 if redis.call('GET', base .. 'waits') == id then redis.call('UNLINK', base .. 'waits') end
-for at = 23, first - 1 do say(ARGV[at]) end
+for at = 24, first - 1 do say(ARGV[at]) end
 local taken = {}
 if ARGV[22] ~= '' then taken = cjson.decode(ARGV[22]) end
 for _, one in ipairs(taken) do
@@ -447,7 +448,13 @@ for _, one in ipairs(taken) do
     say(one[2], 'end:' .. one[1] .. '\\n' .. record)
   end
 end
-local last = say(ARGV[15], 'end:' .. id .. '\\n' .. number .. '|' .. ARGV[14])
+local word = 'end:' .. id .. '\\n' .. number .. '|' .. ARGV[14]
+local longest = tonumber(ARGV[23])
+if longest > 0 then
+  local entry = redis.call('LINDEX', epoch, -1)
+  if entry and #entry <= longest then word = word .. '\\n' .. entry end
+end
+local last = say(ARGV[15], word)
 -- The events of older turns are let go: what they said is in the history.
 local ends = redis.call('HGET', head, 'w')
 ends = ends and (ends .. ' ' .. last) or last

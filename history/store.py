@@ -58,6 +58,8 @@ file)."""
 _WAIT_FOR_DISK = timedelta(seconds=10)
 # A longer payload of a request is not repeated on the stream.
 _MAX_SHOWN_CHARS = 4000
+# A larger answer is read by who waits for it, and not told with the turn's end to all that listen to the lane.
+_MAX_TOLD_BYTES = 64 * 1024
 # For how long what a turn without history leaves behind can be read; its caller drops most of it earlier.
 _FORGOTTEN_AFTER = timedelta(minutes=10)
 # Later than any attempt at a step.
@@ -352,6 +354,7 @@ class HistoryStore:
             "" if reply is None else ThreadMessage("assistant", reply).to_json(),
             len(events),
             _taken(record),
+            _MAX_TOLD_BYTES if record.output_in_history else 0,
             *(event.to_json() for event in events),
             *encoded,
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from laneway.activities.adapter import read_output
 from laneway.answers import Pending, give_answer, pending_on
 from laneway.errors import CheckpointLost, InvalidInput, TurnCancelled, TurnDenied, TurnFailed, TurnTimedOut
-from laneway.history.checkpoints import CheckpointRef
+from laneway.history.checkpoints import CheckpointRef, told_entry
 from laneway.history.lanes import LaneKey
 from laneway.history.records import TERMINAL, LaneEvent, Outcome, TurnRecord, TurnUsage
 from laneway.history.requests import Answer
@@ -75,6 +75,7 @@ class Turn:
         self._since = since
         # Has listened since before the turn was accepted, so it has missed nothing.
         self._watcher = watcher
+        self._told: bytes | None = None
         self.lane = lane
         self.turn_id = turn_id
 
@@ -87,6 +88,7 @@ class Turn:
         if (watcher := self._watcher) is not None:
             await watcher.wait()
             if watcher.ended is not None:
+                self._told = watcher.entry
                 return TurnRecord.from_stored(self.turn_id, watcher.ended)
             self._watcher = None  # it may have missed something
         if (record := await store.record(self.lane, self.turn_id)) is not None:
@@ -136,8 +138,9 @@ class Turn:
         assert record.checkpoint is not None
         if not record.output_in_history:
             return read_output(self._client.agents[self.lane.agent], record.output, record.output_type)
+        entry = None if self._told is None else told_entry(self._told, record.checkpoint)
         try:
-            entry = await self._client.store.entry(self.lane, record.checkpoint)
+            entry = entry or await self._client.store.entry(self.lane, record.checkpoint)
         except CheckpointLost as error:
             raise CheckpointLost(
                 f"the output of turn {self.turn_id!r} is no longer in Redis: the history that held it was rewritten, "

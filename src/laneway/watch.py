@@ -26,15 +26,17 @@ class Watcher:
     Attributes:
         turn_id: news of this turn's end only; None for any news.
         ended: that turn's record as it is stored, where the news was that it has ended.
+        entry: the last entry of the history that it committed, where the news had that.
     """
 
     turn_id: str | None
     ended: bytes | None = None
+    entry: bytes | None = None
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def tell(self, ended: bytes | None = None) -> None:
+    def tell(self, ended: bytes | None = None, entry: bytes | None = None) -> None:
         """Say that there is news."""
-        self.ended = ended or self.ended
+        self.ended, self.entry = ended or self.ended, entry or self.entry
         self._news.set()
 
     async def wait(self, seconds: float = 30.0) -> None:
@@ -152,12 +154,13 @@ class LaneWatch:
                 self._tell(lane, message["data"])
 
     def _tell(self, lane: _Lane, word: bytes) -> None:
-        turn, _, record = word.removeprefix(b"end:").partition(b"\n") if word.startswith(b"end:") else (b"", b"", b"")
+        turn, _, told = word.removeprefix(b"end:").partition(b"\n") if word.startswith(b"end:") else (b"", b"", b"")
+        record, _, entry = told.partition(b"\n")  # a record is JSON on one line
         for watcher in list(lane.watchers):
             if watcher.turn_id is None or not word:
                 watcher.tell()
             elif watcher.turn_id == turn.decode():
-                watcher.tell(record)
+                watcher.tell(record, entry)
 
     async def _reconnect(self) -> None:
         """Subscribe to all lanes anew, however long that takes: a listener without a connection would hear nothing."""
