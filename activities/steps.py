@@ -165,7 +165,7 @@ class Steps:
     async def _run(self, request: StepInput, attempt: Attempt) -> StepOutcome:
         fence = attempt.fence
         publisher = StepPublisher(
-            lambda events: self._store.publish(attempt.fence, events),
+            lambda fields, events: self._store.note(attempt.fence, fields=fields, events=events),
             turn_id=request.t,
             step=request.n,
             attempt=fence.attempt,
@@ -232,8 +232,7 @@ class Steps:
         prefix = f"j{first}:"
 
         async def write(key: str, result: bytes) -> bytes | None:
-            held, _ = await self._store.stage(fence, prefix + key, result)
-            return held
+            return await publisher.keep(prefix + key, result)
 
         attempt.journal = journal = ToolJournal(
             {k.removeprefix(prefix): v for k, v in fields.items() if k.startswith(prefix)}, write

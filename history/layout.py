@@ -70,7 +70,7 @@ __all__ = [
     "FENCE",
     "FORGET_WAITING",
     "LOAD",
-    "PUBLISH",
+    "NOTE",
     "PUT_INPUT",
     "SEED",
     "STAGE",
@@ -493,14 +493,28 @@ return {'ok', number}
 """
 )
 
-# ARGV 8...: events.
-PUBLISH = (
+# ARGV 8: how many fields follow, name and value in turn. The rest: events. Of each field the first write wins. Says
+# 'ok' and, field by field, what it held before.
+NOTE = (
     STRICT
     + FENCE
     + """
 if redis.call('HEXISTS', turn, 'p') == 0 then return {'stale', 'gone'} end
-for at = 8, #ARGV do say(ARGV[at]) end
-return {'ok'}
+local fields = tonumber(ARGV[8])
+local held = {}
+for at = 1, fields do
+  local name = ARGV[7 + 2 * at]
+  held[at] = redis.call('HGET', turn, name)
+  if not held[at] then redis.call('HSET', turn, name, ARGV[8 + 2 * at]) end
+end
+for at = 9 + 2 * fields, #ARGV do say(ARGV[at]) end
+if fields > 0 then
+  local keys = {turn, base .. 'spent:' .. id, base .. 'archive:' .. id}
+  local staged = redis.call('HGET', turn, 'se')
+  if staged then keys[4] = base .. 'stage:' .. id .. ':' .. staged end
+  for _, key in ipairs(keys) do redis.call('EXPIRE', key, ttl) end
+end
+return {'ok', held}
 """
 )
 

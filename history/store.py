@@ -105,7 +105,7 @@ class HistoryStore:
         self._commit: Any = script(layout.COMMIT)
         self._abort: Any = script(layout.ABORT)
         self._answer: Any = script(layout.ANSWER)
-        self._publish: Any = script(layout.PUBLISH)
+        self._note: Any = script(layout.NOTE)
         self.accounts = Accounts(redis, run=self._run, ask=_answer, names=self.names)
         self.archives = Archives(redis, run=self._run, ask=_answer, names=self.names)
         self.threads = Threads(redis, run=self._run, ask=_answer, names=self.names)
@@ -394,9 +394,17 @@ class HistoryStore:
             return ended.record
         return replace(record, number=number)
 
-    async def publish(self, fence: Fence, events: Sequence[LaneEvent]) -> None:
-        """Say on the lane's stream what happens in an unfinished turn."""
-        await self._run(self._publish, fence, *(event.to_json() for event in events))
+    async def note(
+        self, fence: Fence, *, fields: Sequence[tuple[str, bytes]] = (), events: Sequence[LaneEvent] = ()
+    ) -> list[bytes | None]:
+        """Write fields of an unfinished turn, and say on the lane's stream what happens in it, in one round trip.
+
+        Returns:
+            for each field what it held before (then it still does: the first write wins) or None.
+        """
+        written = [part for field in fields for part in field]
+        _, held = await self._run(self._note, fence, len(fields), *written, *(event.to_json() for event in events))
+        return cast("list[bytes | None]", held)
 
     # Readers ----------------------------------------------------------------------------------------------------------
 

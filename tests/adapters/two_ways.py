@@ -120,6 +120,12 @@ class DyingStore(HistoryStore):
     async def stage(self, *args: Any, **kwargs: Any) -> Any:
         return await self._write(lambda: HistoryStore.stage(self, *args, **kwargs))
 
+    async def note(self, fence: Any, *, fields: Any = (), events: Any = ()) -> Any:
+        def write() -> Any:
+            return HistoryStore.note(self, fence, fields=fields, events=events)
+
+        return await (self._write(write) if fields else write())
+
     async def commit(self, *args: Any, **kwargs: Any) -> Any:
         return await self._write(lambda: HistoryStore.commit(self, *args, **kwargs))
 

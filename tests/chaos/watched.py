@@ -7,7 +7,7 @@ server's answer: so an attempt whose load began after a line `staged` was sure t
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import count
@@ -68,32 +68,39 @@ class WatchedStore(HistoryStore):
         return loaded
 
     async def stage(self, fence: Fence, name: str, value: bytes, **arguments: Any) -> Any:
-        def staged(result: Any) -> dict[str, object]:
-            return {"name": name, "first": result[0] is None}
+        def staged(result: Any) -> list[dict[str, object]]:
+            return [{"name": name, "first": result[0] is None}]
 
         call = super().stage
         return await self._noted("staged", fence, lambda: call(fence, name, value, **arguments), staged, name=name)
 
     async def commit(self, fence: Fence, **arguments: Any) -> Any:
         call = super().commit
-        return await self._noted("committed", fence, lambda: call(fence, **arguments), lambda r: {"number": r.number})
+        return await self._noted("committed", fence, lambda: call(fence, **arguments), lambda r: [{"number": r.number}])
 
     async def abort(self, fence: Fence, *arguments: Any, **options: Any) -> Any:
         call = super().abort
         return await self._noted(
-            "aborted", fence, lambda: call(fence, *arguments, **options), lambda r: {"outcome": r.outcome}
+            "aborted", fence, lambda: call(fence, *arguments, **options), lambda r: [{"outcome": r.outcome}]
         )
 
-    async def publish(self, fence: Fence, events: Any) -> None:
-        call = super().publish
-        await self._noted("published", fence, lambda: call(fence, events), lambda _: {})
+    async def note(self, fence: Fence, *, fields: Any = (), events: Any = ()) -> Any:
+        names = [name for name, _ in fields]
+
+        def written(held: Any) -> list[dict[str, object]]:
+            return [{"name": name, "first": before is None} for name, before in zip(names, held, strict=True)]
+
+        call = super().note
+        known = {"name": names[0]} if names else {}
+        kind = "staged" if names else "published"
+        return await self._noted(kind, fence, lambda: call(fence, fields=fields, events=events), written, **known)
 
     async def _noted(
         self,
         kind: str,
         fence: Fence,
         call: Callable[[], Awaitable[T]],
-        fields: Callable[[T], dict[str, object]],
+        lines: Callable[[T], Sequence[dict[str, object]]],
         **known: object,
     ) -> T:
         if kind in ("staged", "committed") and self.hold is not None:
@@ -104,6 +111,6 @@ class WatchedStore(HistoryStore):
         except StaleTurn as error:
             self.ledger.write("refused", what=kind, error=type(error).__name__, **known, **who)
             raise
-        if kind != "published":
-            self.ledger.write(kind, **fields(result), **who)
+        for line in lines(result):
+            self.ledger.write(kind, **line, **who)
         return result

@@ -56,6 +56,13 @@ class DyingStore(HistoryStore):
         self._die(f"after {name[:4]}")
         return staged
 
+    async def note(self, fence: Any, *, fields: Any = (), events: Any = ()) -> Any:
+        held = await super().note(fence, fields=fields, events=events)
+        for name, _ in fields:
+            self._die(f"after {name[0]}")
+            self._die(f"after {name[:4]}")
+        return held
+
     def _die(self, place: str) -> None:
         if self.dies == place:
             self.dies = ""

@@ -66,6 +66,15 @@ class StoppingStore(HistoryStore):
         await self.stops.at(f"after {place}")
         return staged
 
+    async def note(self, fence: Any, *, fields: Any = (), events: Any = ()) -> Any:
+        places = [name.partition(":")[0] for name, _ in fields]
+        for place in places:
+            await self.stops.at(f"before {place}")
+        held = await super().note(fence, fields=fields, events=events)
+        for place in places:
+            await self.stops.at(f"after {place}")
+        return held
+
     async def commit(self, *args: Any, **kwargs: Any) -> Any:
         await self.stops.at("before commit")
         record = await super().commit(*args, **kwargs)
