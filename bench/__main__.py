@@ -23,7 +23,18 @@ from laneway import LocalStack
 
 from bench.arms.base import ARMS
 from bench.crew import ROOT, crew
-from bench.measures import delegation, editing, endless, growth, latency, long_history, streams, traffic, workers
+from bench.measures import (
+    delegation,
+    editing,
+    endless,
+    growth,
+    latency,
+    long_history,
+    profile,
+    streams,
+    traffic,
+    workers,
+)
 from bench.measures.setting import Setting
 from bench.operator import bill
 from bench.plan import FULL, LONG, SMOKE, Clock, Sizes
@@ -39,6 +50,7 @@ MEASURES: dict[str, Measure] = {
     "tools": latency.tool_turns,
     "throughput": latency.throughput,
     "delegation": delegation.delegation,
+    "profile": profile.profile,
     "streams": streams.first_delta,
     "traffic": traffic.traffic,
     "kills": workers.kills,

@@ -19,6 +19,7 @@ from typing import Any
 from laneway import Settings
 
 from bench.arms.base import Arm, Place, load
+from bench.arms.sampling import sampling
 
 __all__: list[str] = []
 
@@ -61,6 +62,13 @@ class Host:
                 return {"seconds": taken, "failure": _said(error)}
             taken.append(time.perf_counter() - begun)
         return {"seconds": taken, "failure": None}
+
+    async def costs(self, lane: str, count: int, kind: str = "turn") -> dict[str, Any]:
+        """Turns one after the other: the processor time that each took here, and of it each library's share."""
+        await self.turns(lane, 2, kind)
+        with sampling() as found:
+            played = await self.turns(lane, count, kind)
+        return {"failure": played["failure"], **vars(found)}
 
     async def together(self, lanes: list[str], count: int) -> float:
         """`count` turns on each of many lanes at once: how long all took."""
