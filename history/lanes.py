@@ -39,12 +39,12 @@ def check_name(value: object, *, what: str) -> str:
         raise InvalidInput(
             f"{what} has {len(value)} characters ({value[:40]!r}…): at most {MAX_NAME_CHARS} are allowed"
         )
-    if not value.isprintable() or value != value.strip():
-        raise InvalidInput(f"{what} {value!r} has a control character, or white space at an end: remove it")
     try:
         value.encode()
     except UnicodeEncodeError:
         raise InvalidInput(f"{what} {value!r} is not valid Unicode: remove the lone surrogate") from None
+    if not value.isprintable() or value != value.strip():
+        raise InvalidInput(f"{what} {value!r} has a control character, or white space at an end: remove it")
     return value
 
 

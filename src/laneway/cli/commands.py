@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 import typer
 
 from laneway.cli.failures import BadUsage, guarded, report
+from laneway.cli.output import take_any_text
 
 __all__ = ["run"]
 
@@ -374,6 +375,7 @@ class _Refusal(Protocol):
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command line. Returns the exit code."""
+    take_any_text()
     command = typer.main.get_command(_app)
     try:
         return int(command.main(args=list(arguments), prog_name="laneway", standalone_mode=False) or 0)

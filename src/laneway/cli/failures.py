@@ -12,13 +12,13 @@
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import sys
 import traceback
 from collections.abc import Callable
 from typing import NoReturn, cast
 
+from laneway.cli.output import as_json_text
 from laneway.errors import (
     ConfigurationError,
     HistoryProcessingValidationError,
@@ -91,7 +91,7 @@ def report(error: Exception, *, as_json: bool) -> int:
         traceback.print_exception(error)
     try:
         if as_json:
-            sys.stdout.write(json.dumps(describe(error), ensure_ascii=False) + "\n")
+            sys.stdout.write(as_json_text(describe(error)) + "\n")
             sys.stdout.flush()
         else:
             line = " ".join(message_of(error).split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import unicodedata
@@ -12,20 +13,46 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["announce", "as_duration", "as_time", "console", "note", "one_line", "safe", "table", "write", "write_json"]
+__all__ = [
+    "announce",
+    "as_duration",
+    "as_json_text",
+    "as_time",
+    "console",
+    "note",
+    "one_line",
+    "safe",
+    "table",
+    "take_any_text",
+    "write",
+    "write_json",
+]
 
 # What is not a terminal has no width of its own, and lines that are broken are no use to `grep`.
 _PIPE_WIDTH = 240
 _KEPT_CONTROLS = "\n\t"
 
 
+def take_any_text() -> None:
+    """Have this process's output take text that its encoding has no form for: as an escape, and not as an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def as_json_text(value: object, *, indent: int | None = None) -> str:
+    """A value as JSON: text as it is where standard output can write it, else with JSON's own escapes."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(value, indent=indent)
+    return text
+
+
 def write_json(value: object, *, pretty: bool = True) -> None:
     """Write a JSON value: laid out, or on one line for streams of them."""
-    if pretty and sys.stdout.isatty():
-        text = json.dumps(value, ensure_ascii=False, indent=2)
-    else:
-        text = json.dumps(value, ensure_ascii=False)
-    write(text + "\n")
+    write(as_json_text(value, indent=2 if pretty and sys.stdout.isatty() else None) + "\n")
 
 
 def write(text: str) -> None:
@@ -44,9 +71,13 @@ def console(*, stderr: bool = False) -> Console:
     """A console that shows text as it is: data is never read as markup."""
     from rich.console import Console
 
+    class Screen(Console):
+        def on_broken_pipe(self) -> None:
+            raise  # noqa: PLE0704 - rich calls it while it handles one, and would end the process with 1
+
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else _PIPE_WIDTH
-    return Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=False, width=width)
+    return Screen(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=False, width=width)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[str] = ()) -> None:
