@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laneway import Hooks, LanewayClient, Settings
+from laneway import AgentProfile, Hooks, LanewayClient, Settings
 from laneway.activities.agents import Agents
 from laneway.activities.turn_scope import TurnScope
 from laneway.errors import ConfigurationError, InvalidInput
@@ -35,12 +35,12 @@ def client_of(agents: Agents = _AGENTS) -> LanewayClient:
 _CLIENT = client_of()
 
 
-def in_force_here(client: LanewayClient) -> tuple[str | None, object, object, list[object]]:
+def in_force_here(client: LanewayClient) -> tuple[str | None, object, object, list[object], dict[str, object]]:
     """What a call made here would use: its conversation, and what goes with its turn."""
     arrived = TurnScope.from_data(call_here(client, client.agents, "agent").options.scope)
     scope = arrived.resolved(client.agents.registry)
     hooks = [hook for layer in scope.hooks for hook in layer.of("turn_committed")]
-    return where(client), scope.processing.processor, scope.processing.condition, hooks
+    return where(client), scope.processing.processor, scope.processing.condition, hooks, dict(scope.run.model_settings)
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,7 @@ class Block:
     condition: Any
     conversation: str | None
     hook: Any
+    model_settings: dict[str, object]
     spawned: bool
     inside: tuple[Block, ...]
 
@@ -65,6 +66,7 @@ def blocks(depth: int = 2) -> st.SearchStrategy[tuple[Block, ...]]:
         st.sampled_from((INHERIT, INHERIT, None, named.always)),
         st.sampled_from((None, None, "a", "b")),
         st.sampled_from((None, None, told.note, told.upper)),
+        st.sampled_from(({}, {}, {"temperature": 0.0}, {"temperature": 1.0, "seed": 7})),
         st.booleans(),
         inside,
     )
@@ -89,14 +91,21 @@ async def _run(programs: Sequence[tuple[Block, ...]], order: Random) -> None:
         waiting.append(mine)
         await mine
 
-    def check(enabled: bool | None, conversation: str | None, processor: Any, condition: Any, hooks: list[Any]) -> None:
+    def check(
+        enabled: bool | None,
+        conversation: str | None,
+        processor: Any,
+        condition: Any,
+        hooks: list[Any],
+        model: dict[str, object],
+    ) -> None:
         if condition not in (None, INHERIT) and processor is None:
             with pytest.raises(ConfigurationError):
                 in_force_here(client)
             return
         found = in_force_here(client)
-        if found != (conversation if enabled else None, processor, condition, hooks):
-            failures.append(f"{found} where {(enabled, conversation, processor, condition, hooks)} holds")
+        if found != (conversation if enabled else None, processor, condition, hooks, model):
+            failures.append(f"{found} where {(enabled, conversation, processor, condition, hooks, model)} holds")
 
     async def walk(
         program: tuple[Block, ...],
@@ -105,17 +114,19 @@ async def _run(programs: Sequence[tuple[Block, ...]], order: Random) -> None:
         processor: Any,
         condition: Any,
         hooks: list[Any],
+        model: dict[str, object],
     ) -> None:
         children: list[asyncio.Task[None]] = []
         for block in program:
             await turn()
-            check(enabled, conversation, processor, condition, hooks)
+            check(enabled, conversation, processor, condition, hooks, model)
             scope = client.history(
                 block.conversation if block.conversation is not None else INHERIT,
                 enabled=block.enabled,
                 processor=block.processor,
                 processor_condition=block.condition,
                 hooks=None if block.hook is None else Hooks(turn_committed=block.hook),
+                profile=AgentProfile(model_settings=block.model_settings) if block.model_settings else None,
             )
             async with scope:
                 now = block.enabled
@@ -133,20 +144,21 @@ async def _run(programs: Sequence[tuple[Block, ...]], order: Random) -> None:
                 if block.condition is not INHERIT:
                     c = block.condition
                 h = hooks if block.hook is None else [*hooks, block.hook]
-                check(now, inside, p, c, h)
-                below = walk(block.inside, now, inside if now else None, p, c, h)
+                m = {**model, **block.model_settings}
+                check(now, inside, p, c, h, m)
+                below = walk(block.inside, now, inside if now else None, p, c, h, m)
                 if block.spawned:
                     # It goes on after the scope has been left, and is still inside by its text.
                     children.append(asyncio.create_task(below))
                 else:
                     await below
                 await turn()
-                check(now, inside, p, c, h)
-            check(enabled, conversation, processor, condition, hooks)
+                check(now, inside, p, c, h, m)
+            check(enabled, conversation, processor, condition, hooks, model)
         await asyncio.gather(*children)
 
     fresh: set[str] = set()
-    tasks = [asyncio.create_task(walk(program, None, None, INHERIT, INHERIT, [])) for program in programs]
+    tasks = [asyncio.create_task(walk(program, None, None, INHERIT, INHERIT, [], {})) for program in programs]
     everything = asyncio.gather(*tasks)
     while not everything.done():
         await asyncio.sleep(0)
