@@ -40,7 +40,7 @@ $(STAMP): pyproject.toml constraints.txt
 		--editable '.[$(EXTRAS)]'
 	@touch $@
 
-demo: $(STAMP)  ## run the demo; DIR=folder to ask about, LANEWAY_DEMO_MODEL=provider:model for a real model
+demo: $(STAMP)  ## run the demo; DIR=folder to ask about, FRAMEWORK=langchain, LANEWAY_DEMO_MODEL=provider:model for a real model
 	@$(BIN)/python -m examples.demo
 
 demo-team: $(STAMP)  ## a lead and its readers, approval, kills; DIR=folder to read, LANEWAY_DEMO_MODEL for a real model

@@ -244,7 +244,7 @@ class Superstep:
         spaces = lane.load(committed if state is None else state, self._shown.messages, held=committed)
         self._saver = StepSaver(work.conversation, spaces)
         given: Mapping[str, object] = lane.config.get("configurable") or {}
-        self._config = {**lane.config, "configurable": {**given, "thread_id": work.conversation}}
+        self._config = {**lane.config, "configurable": {**given, **_names_of(work)}}
         self._archived: EditOutcome[BaseMessage] | None = None
         self._edited: EditOutcome[BaseMessage] | None = None
         self._released: EditOutcome[BaseMessage] | None = None
@@ -658,6 +658,11 @@ class Superstep:
             self._lane.dump(spaces, self._history.messages, held=self._committed)
         )
         return replace(result, state=state)
+
+
+def _names_of(work: StepWork[BaseMessage]) -> Mapping[str, object]:
+    """By which names nodes and tools find the conversation and the turn in their configuration."""
+    return {"thread_id": work.conversation, "turn_id": work.turn_id}
 
 
 def with_calls(used: TurnUsage, receipt: EditReceipt | None) -> TurnUsage:

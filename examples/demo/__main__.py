@@ -17,10 +17,10 @@ from rich.console import Console
 
 from laneway import LanewayError
 
-from examples.demo.agent import MODEL_VARIABLE, DemoError, Scratch
 from examples.demo.course import Demo
 from examples.demo.figures import Figure
 from examples.demo.process import CHECKOUT
+from examples.demo.scratch import FRAMEWORK_VARIABLE, MODEL_VARIABLE, DemoError, Framework, Scratch
 from examples.demo.timeline import Timeline
 
 __all__ = ["main"]
@@ -33,6 +33,11 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--dir", type=Path, default=Path(os.environ.get("DIR") or CHECKOUT), help="the folder to ask about (or DIR=…)"
     )
+    parser.add_argument(
+        "--framework",
+        default=os.environ.get(FRAMEWORK_VARIABLE) or Framework.PYDANTIC_AI.value,
+        help=f"what the agent is written with: {' or '.join(Framework)} (or {FRAMEWORK_VARIABLE}=…)",
+    )
     parser.add_argument("--keep", action="store_true", help="keep the demo's data, and say where it is")
     parser.add_argument(
         "--json", action="store_true", help="print the closing figures as JSON; the rest goes to stderr"
@@ -40,6 +45,12 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     # For the tests of the demo itself: the figures must find it.
     parser.add_argument("--plant", choices=["answer", "entry"], action="append", default=[], help=argparse.SUPPRESS)
     return parser.parse_args(argv)
+
+
+def _framework(name: str) -> Framework:
+    if name not in list(Framework):
+        raise DemoError(f"{FRAMEWORK_VARIABLE}={name!r} is refused: give {' or '.join(Framework)}")
+    return Framework(name)
 
 
 async def _give(demo: Demo) -> list[Figure]:
@@ -71,7 +82,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not root.is_dir():
             raise DemoError(f"{str(root)!r} is no folder: give one, as in `make demo DIR=…`")
         model_name = os.environ.get(MODEL_VARIABLE) or None
-        demo = Demo(root, scratch, model_name=model_name, timeline=timeline, faults=arguments.plant)
+        demo = Demo(
+            root,
+            scratch,
+            model_name=model_name,
+            framework=_framework(arguments.framework),
+            timeline=timeline,
+            faults=arguments.plant,
+        )
         figures = asyncio.run(_give(demo))
     except (DemoError, LanewayError) as error:
         Console(stderr=True, highlight=False).print(f"demo: {error}", markup=False, soft_wrap=True)

@@ -1,108 +1,72 @@
-"""The demo's agent: a plain Pydantic AI agent with three tools, every call of which leaves its lines in the ledger."""
+"""The demo's agent, written with Pydantic AI: a plain agent with three tools."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic_ai import Agent, ModelRetry, RunContext
 from pydantic_ai.exceptions import UserError
-from pydantic_ai.messages import ModelMessage, ModelResponse, UserPromptPart
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    RetryPromptPart,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, infer_model
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 
-from laneway import Laneway, PydanticAdapter
+from laneway import PydanticAdapter
 
-from examples.demo.folder import Excerpt, Folder, Found, Listing, Refused
+from examples.demo.folder import Excerpt, Found, Listing, Refused
+from examples.demo.guide import INSTRUCTIONS, Guide, check_model_name
 from examples.demo.ledger import Gate, Gates, Ledger, LineKind
-from examples.demo.script import scripted_model
+from examples.demo.scratch import AGENT, MODEL_VARIABLE, DemoError, Scratch
+from examples.demo.script import Conversation, reply_to, spoken
 
-__all__ = ["AGENT", "MODEL_VARIABLE", "DemoError", "Scratch", "build_app", "request_number"]
-
-AGENT = "guide"
-MODEL_VARIABLE = "LANEWAY_DEMO_MODEL"
-
-_INSTRUCTIONS = """\
-You answer questions about the files of one folder. Look with the tools, and call several at once where that helps; do
-not ask again for what earlier answers hold. Give exact numbers, name each file by its path as the tools give it, and
-quote lines word for word. "Largest" is by bytes; words are whole words, upper and lower case told apart. What a tool
-refuses you cannot see: then say "refused" and its reason. Answer in one to three sentences, and give whole paths.
-"""
+__all__ = ["conversation_of", "pydantic_adapter"]
 
 _T = TypeVar("_T")
 
 
-class DemoError(Exception):
-    """The demo cannot be given; the message is one line that says what to do."""
-
-
-@dataclass(frozen=True)
-class Scratch:
-    """The folder with the demo's own files, which its processes share."""
-
-    folder: Path
-
-    @property
-    def ledger(self) -> Ledger:
-        return Ledger(self.folder / "ledger.jsonl")
-
-    @property
-    def gates(self) -> Gates:
-        return Gates(self.folder / "gates")
-
-    @property
-    def data_dir(self) -> Path:
-        """Where the servers keep their data."""
-        return self.folder / "data"
-
-
-def build_app(root: Path, scratch: Scratch, model_name: str | None) -> Laneway:
-    """The application, the same in the worker and in the client.
-
-    Args:
-        root: the folder that is asked about.
-        scratch: where ledger and gates are.
-        model_name: `openai:…` or `anthropic:…`; None for the scripted model.
-
-    Raises:
-        DemoError: there is no such model, or its key is missing.
-    """
+def pydantic_adapter(root: Path, scratch: Scratch, model_name: str | None) -> PydanticAdapter[None, str]:
+    """The agent. Arguments and errors are those of `build_app`."""
     ledger, gates = scratch.ledger, scratch.gates
     model = _LedgerModel(_model(model_name, gates), ledger, gates if model_name else None)
-    agent = Agent(model, name=AGENT, instructions=_INSTRUCTIONS, retries=2)
-    _add_tools(agent, Folder(root), ledger, gates)
-    return Laneway(agents={AGENT: PydanticAdapter(agent)})
+    agent = Agent(model, name=AGENT, instructions=INSTRUCTIONS, retries=2)
+    _add_tools(agent, Guide(root, scratch))
+    return PydanticAdapter(agent)
 
 
 def _model(name: str | None, gates: Gates) -> Model:
     if name is None:
-        return scripted_model(gates)
-    if name.partition(":")[0] not in ("openai", "anthropic") or not name.partition(":")[2]:
-        raise DemoError(f"{MODEL_VARIABLE}={name!r} is refused: give openai:NAME or anthropic:NAME, or unset it")
+        return _scripted_model(gates)
+    check_model_name(name)
     try:
         return infer_model(name)
     except UserError as error:
         raise DemoError(f"{MODEL_VARIABLE}={name!r} cannot be used: {str(error).splitlines()[0]}") from None
 
 
-def _add_tools(agent: Agent[None, str], folder: Folder, ledger: Ledger, gates: Gates) -> None:
+def _add_tools(agent: Agent[None, str], guide: Guide) -> None:
+    folder = guide.folder
+
     def run(ctx: RunContext[None], call: Callable[[], _T], **arguments: object) -> _T:
-        name = json.dumps([ctx.tool_call_id, ctx.tool_name, arguments])
-        turn = str(ctx.run_id)
-        ledger.write(LineKind.TOOL_STARTED, turn=turn, call=name)
-        gates.hold_thread(Gate.TOOLS)
         try:
-            result = call()
+            return guide.run(
+                call, turn=str(ctx.run_id), call_id=ctx.tool_call_id, tool=str(ctx.tool_name), **arguments
+            )
         except Refused as error:
-            ledger.write(LineKind.TOOL_FINISHED, turn=turn, call=name)
             raise ModelRetry(str(error)) from None
-        ledger.write(LineKind.TOOL_FINISHED, turn=turn, call=name)
-        return result
 
     @agent.tool
     def list_files(ctx: RunContext[None], ending: str = "", order: Literal["path", "largest"] = "path") -> Listing:
@@ -121,7 +85,42 @@ def _add_tools(agent: Agent[None, str], folder: Folder, ledger: Ledger, gates: G
         return run(ctx, lambda: folder.read_lines(path, first_line, count), **chosen)
 
 
-def request_number(messages: list[ModelMessage]) -> int:
+def conversation_of(messages: Sequence[ModelMessage]) -> Conversation:
+    """What a model is sent, as the script reads it."""
+    conversation = Conversation()
+    for message in messages:
+        for part in message.parts:
+            match part:
+                case UserPromptPart(content=str(text)) if isinstance(message, ModelRequest):
+                    conversation.asked(text)
+                case ToolCallPart():
+                    conversation.called(part.tool_call_id, part.tool_name, part.args_as_dict())
+                case ToolReturnPart():
+                    conversation.returned(part.tool_call_id, part.content)
+                case RetryPromptPart():
+                    conversation.returned(part.tool_call_id, str(part.content))
+                case TextPart(content=text) if isinstance(message, ModelResponse):
+                    conversation.answered(text)
+                case _:
+                    pass
+    return conversation
+
+
+def _scripted_model(gates: Gates) -> FunctionModel:
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | dict[int, DeltaToolCall]]:
+        reply = reply_to(conversation_of(messages))
+        if isinstance(reply, str):
+            async for piece in spoken(reply, gates):
+                yield piece
+            return
+        for index, call in enumerate(reply):
+            call_id = f"call-{len(messages)}-{index + 1}"
+            yield {index: DeltaToolCall(call.tool, json.dumps(call.arguments), tool_call_id=call_id)}
+
+    return FunctionModel(stream_function=stream, model_name="scripted")
+
+
+def _request_number(messages: list[ModelMessage]) -> int:
     """Which model request of its turn it is that sends these messages, from 1."""
     number = 1
     for message in messages:
@@ -148,7 +147,7 @@ class _LedgerModel(WrapperModel):
         model_request_parameters: ModelRequestParameters,
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
-        turn, call = str(run_context.run_id if run_context else None), str(request_number(messages))
+        turn, call = str(run_context.run_id if run_context else None), str(_request_number(messages))
         self._ledger.write(LineKind.MODEL_STARTED, turn=turn, call=call)
         opened = super().request_stream(messages, model_settings, model_request_parameters, run_context)
         async with opened as response:

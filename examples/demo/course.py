@@ -13,12 +13,13 @@ from redis.asyncio import Redis
 
 from laneway import LanewayClient, LocalStack, Turn
 
-from examples.demo.agent import AGENT, DemoError, Scratch, build_app
+from examples.demo.app import build_app
 from examples.demo.evidence import costs_of, read_chain, tally, texts_in, verify_chain
 from examples.demo.figures import Figure, Measured, closing_figures
 from examples.demo.ledger import Gate, LineKind
 from examples.demo.process import WorkerProcess
 from examples.demo.questions import Expected, Ground, Question, compose, holds
+from examples.demo.scratch import AGENT, DemoError, Framework, Scratch
 from examples.demo.timeline import Timeline
 from examples.demo.truth import Survey, Surveyor
 
@@ -47,6 +48,7 @@ class Demo:
         root: the folder that is asked about.
         scratch: the demo's own files.
         model_name: `openai:…` or `anthropic:…`; None for the scripted model.
+        framework: what the agent is written with.
         timeline: where it is shown.
         faults: faults to plant.
     """
@@ -57,6 +59,7 @@ class Demo:
         scratch: Scratch,
         *,
         model_name: str | None,
+        framework: Framework,
         timeline: Timeline,
         faults: Sequence[Fault] = (),
     ) -> None:
@@ -66,9 +69,9 @@ class Demo:
         self._turn_seconds = 120.0 if model_name is None else 240.0
         self._timeline = timeline
         self._faults = faults
-        self._app = build_app(root, scratch, model_name)
+        self._app = build_app(root, scratch, model_name, framework)
         self._surveyor = Surveyor(root)
-        self._worker = WorkerProcess(scratch, root)
+        self._worker = WorkerProcess(scratch, root, framework)
         self._waiting: list[Gate] = []
         self._kills: list[str] = []
         self._disturbed: set[str] = set()

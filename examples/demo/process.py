@@ -12,7 +12,7 @@ from pathlib import Path
 
 from laneway.processes import ChildProcess
 
-from examples.demo.agent import DemoError, Scratch
+from examples.demo.scratch import DemoError, Framework, Scratch
 from examples.demo.worker import READY
 
 __all__ = ["CHECKOUT", "WorkerProcess"]
@@ -27,9 +27,9 @@ _START_SECONDS = 120.0
 class WorkerProcess:
     """Runs `examples.demo.worker`. It never outlives this process."""
 
-    def __init__(self, scratch: Scratch, root: Path) -> None:
+    def __init__(self, scratch: Scratch, root: Path, framework: Framework) -> None:
         self._scratch = scratch
-        self._root = root
+        self._arguments = [str(scratch.folder), str(root), framework.value]
         self._child: ChildProcess | None = None
 
     @property
@@ -57,7 +57,7 @@ class WorkerProcess:
 
     def start(self) -> None:
         """Start it."""
-        argv = [sys.executable, "-m", "examples.demo.worker", str(self._scratch.folder), str(self._root)]
+        argv = [sys.executable, "-m", "examples.demo.worker", *self._arguments]
         self._child = ChildProcess(argv, log_path=self._scratch.folder / "worker.log", cwd=CHECKOUT)
 
     async def stop(self) -> None:

@@ -7,28 +7,15 @@ the history that it is sent: what Laneway lost of it would be missing from the a
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
-from pydantic_ai.messages import (
-    ModelMessage,
-    ModelRequest,
-    ModelResponse,
-    RetryPromptPart,
-    TextPart,
-    ToolCallPart,
-    ToolReturnPart,
-    UserPromptPart,
-)
-from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
-
 from examples.demo.folder import Excerpt, FileSize, Found, Listing
 from examples.demo.ledger import Gate, Gates
 
-__all__ = ["Call", "Reply", "reply_to", "scripted_model"]
+__all__ = ["Call", "Conversation", "Reply", "reply_to", "spoken"]
 
 _WORD_SECONDS = 0.008
 _MAX_PATHS_NAMED = 12
@@ -53,30 +40,31 @@ class _Exchange:
 
 Reply: TypeAlias = str | Sequence[Call]
 """An answer, or the tool calls that are needed first."""
-_Skill: TypeAlias = Callable[["_Memory", re.Match[str]], Reply]
+_Skill: TypeAlias = Callable[["Conversation", re.Match[str]], Reply]
 
 
-class _Memory:
-    """The conversation as the model is sent it."""
+class Conversation:
+    """The conversation as the model is sent it, whatever framework's messages it was in."""
 
-    def __init__(self, messages: Sequence[ModelMessage]) -> None:
+    def __init__(self) -> None:
         self.exchanges: list[_Exchange] = []
-        open_calls: dict[str, Call] = {}
-        for message in messages:
-            for part in message.parts:
-                match part:
-                    case UserPromptPart(content=str(text)) if isinstance(message, ModelRequest):
-                        self.exchanges.append(_Exchange(text))
-                    case ToolCallPart():
-                        open_calls[part.tool_call_id] = Call(part.tool_name, part.args_as_dict())
-                    case ToolReturnPart():
-                        self._now.calls.append((open_calls[part.tool_call_id], part.content))
-                    case RetryPromptPart():
-                        self._now.calls.append((open_calls[part.tool_call_id], str(part.content)))
-                    case TextPart(content=text) if isinstance(message, ModelResponse):
-                        self._now.answer += text
-                    case _:
-                        pass
+        self._open: dict[str, Call] = {}
+
+    def asked(self, question: str) -> None:
+        """The user asks."""
+        self.exchanges.append(_Exchange(question))
+
+    def called(self, call_id: str, tool: str, arguments: Mapping[str, object]) -> None:
+        """The model calls a tool."""
+        self._open[call_id] = Call(tool, arguments)
+
+    def returned(self, call_id: str, result: Any) -> None:
+        """A call came to a result; text where the tool refused it."""
+        self._now.calls.append((self._open[call_id], result))
+
+    def answered(self, text: str) -> None:
+        """The model speaks."""
+        self._now.answer += text
 
     @property
     def _now(self) -> _Exchange:
@@ -125,7 +113,7 @@ def _kind(match: re.Match[str]) -> str:
     return f"`{match['ending']}` files" if match["ending"] else "files"
 
 
-def _count(memory: _Memory, match: re.Match[str]) -> Reply:
+def _count(memory: Conversation, match: re.Match[str]) -> Reply:
     if not memory.results:
         endings = dict.fromkeys([_ending(match), ""])
         return [Call("list_files", {"ending": ending, "order": "largest"}) for ending in endings]
@@ -133,12 +121,12 @@ def _count(memory: _Memory, match: re.Match[str]) -> Reply:
     return f"There are {some['total']} {_kind(match)} in this folder, and {every['total']} files of any kind."
 
 
-def _largest(memory: _Memory, match: re.Match[str]) -> Reply:
+def _largest(memory: Conversation, match: re.Match[str]) -> Reply:
     file = memory.listing(_ending(match))["files"][0]
     return f"The largest of the {_kind(match)} is `{file['path']}`: it has {file['size_bytes']} bytes."
 
 
-def _line(memory: _Memory, match: re.Match[str]) -> Reply:
+def _line(memory: Conversation, match: re.Match[str]) -> Reply:
     number = int(match["line"])
     if not memory.results:
         # "That file" is the one that the answer before this one names.
@@ -148,7 +136,7 @@ def _line(memory: _Memory, match: re.Match[str]) -> Reply:
     return _said(memory.results[0], number)
 
 
-def _words(memory: _Memory, match: re.Match[str]) -> Reply:
+def _words(memory: Conversation, match: re.Match[str]) -> Reply:
     if not memory.results:
         return [Call("search_word", {"word": word}) for word in match.group("one", "two", "three")]
     return "\n".join(
@@ -157,13 +145,13 @@ def _words(memory: _Memory, match: re.Match[str]) -> Reply:
     )
 
 
-def _both(memory: _Memory, match: re.Match[str]) -> Reply:
+def _both(memory: Conversation, match: re.Match[str]) -> Reply:
     second = set(memory.found(match["two"])["paths"])
     shared = [path for path in memory.found(match["one"])["paths"] if path in second]
     return f"{len(shared)} of them mention both words{_named(shared)}."
 
 
-def _lengths(memory: _Memory, match: re.Match[str]) -> Reply:
+def _lengths(memory: Conversation, match: re.Match[str]) -> Reply:
     files: list[FileSize] = memory.listing(_ending(match))["files"][:3]
     if not memory.results:
         return [Call("read_lines", {"path": file["path"], "first_line": 1, "count": 1}) for file in files]
@@ -173,7 +161,7 @@ def _lengths(memory: _Memory, match: re.Match[str]) -> Reply:
     )
 
 
-def _first_place(memory: _Memory, match: re.Match[str]) -> Reply:
+def _first_place(memory: Conversation, match: re.Match[str]) -> Reply:
     word = match["one"]
     if not memory.results:
         return [Call("search_word", {"word": word})]
@@ -187,18 +175,18 @@ def _first_place(memory: _Memory, match: re.Match[str]) -> Reply:
     return f"{place} {_said(memory.results[1], after)}"
 
 
-def _sum(memory: _Memory, match: re.Match[str]) -> Reply:
+def _sum(memory: Conversation, match: re.Match[str]) -> Reply:
     files, mentions = memory.listing(_ending(match))["total"], memory.found(match["one"])["total"]
     return f"{files} and {mentions} make {files + mentions}."
 
 
-def _outside(memory: _Memory, match: re.Match[str]) -> Reply:
+def _outside(memory: Conversation, match: re.Match[str]) -> Reply:
     if not memory.results:
         return [Call("read_lines", {"path": match["path"], "first_line": 1, "count": 5})]
     return str(memory.results[0])
 
 
-def _recap(memory: _Memory, match: re.Match[str]) -> Reply:
+def _recap(memory: Conversation, match: re.Match[str]) -> Reply:
     return " ".join(memory.asked_before(pattern) for pattern, _ in _SKILLS[:3])
 
 
@@ -237,12 +225,11 @@ def _said(result: Excerpt | str, number: int) -> str:
     return f"Line {number} says: {text}" if text.strip() else f"Line {number} is an empty line."
 
 
-def reply_to(messages: Sequence[ModelMessage]) -> Reply:
+def reply_to(conversation: Conversation) -> Reply:
     """What the script says to a conversation that ends in a question or in tool results."""
-    memory = _Memory(messages)
     for pattern, skill in _SKILLS:
-        if (match := pattern.fullmatch(memory.question)) is not None:
-            return skill(memory, match)
+        if (match := pattern.fullmatch(conversation.question)) is not None:
+            return skill(conversation, match)
     return "The script has no answer to that question: set LANEWAY_DEMO_MODEL for a model that does."
 
 
@@ -250,21 +237,11 @@ def _pieces(text: str) -> Iterator[str]:
     yield from re.findall(r"\s*\S+\s*$|\s*\S+", text)
 
 
-def scripted_model(gates: Gates) -> FunctionModel:
-    """The model; it comes to its gate in the middle of an answer's text."""
-
-    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | dict[int, DeltaToolCall]]:
-        reply = reply_to(messages)
-        if not isinstance(reply, str):
-            for index, call in enumerate(reply):
-                call_id = f"call-{len(messages)}-{index + 1}"
-                yield {index: DeltaToolCall(call.tool, json.dumps(call.arguments), tool_call_id=call_id)}
-            return
-        pieces = list(_pieces(reply))
-        for index, piece in enumerate(pieces):
-            if index == len(pieces) // 2:
-                await gates.hold(Gate.REQUEST)
-            await asyncio.sleep(_WORD_SECONDS)
-            yield piece
-
-    return FunctionModel(stream_function=stream, model_name="scripted")
+async def spoken(text: str, gates: Gates) -> AsyncIterator[str]:
+    """An answer's text, word by word; it comes to its gate in the middle."""
+    pieces = list(_pieces(text))
+    for index, piece in enumerate(pieces):
+        if index == len(pieces) // 2:
+            await gates.hold(Gate.REQUEST)
+        await asyncio.sleep(_WORD_SECONDS)
+        yield piece

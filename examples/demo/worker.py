@@ -1,4 +1,4 @@
-"""The demo's worker process: `python -m examples.demo.worker SCRATCH FOLDER`. It is there to be killed.
+"""The demo's worker process: `python -m examples.demo.worker SCRATCH FOLDER FRAMEWORK`. It is there to be killed.
 
 It is an ordinary worker but for its store, which notes in the ledger what was staged and can wait after a stage: the
 one point that no agent of a user's could reach.
@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import laneway.worker
@@ -23,8 +24,9 @@ from laneway.history.requests import Answer, StoredRequest
 from laneway.history.store import HistoryStore
 from laneway.local import find_running
 
-from examples.demo.agent import MODEL_VARIABLE, Scratch, build_app
+from examples.demo.app import build_app
 from examples.demo.ledger import Gate, LineKind
+from examples.demo.scratch import MODEL_VARIABLE, Framework, Scratch
 
 READY = "ready"
 """What the worker writes, as a line, once it takes work."""
@@ -51,25 +53,30 @@ def _watched_store(scratch: Scratch) -> type[HistoryStore]:
             )
             if name.startswith("j"):
                 ledger.write(LineKind.TOOL_KEPT, turn=fence.turn_id, call=name)
-            messages = [json.loads(entry.payload) for entry in entries]
-            responses = [message for message in messages if message["kind"] == "response"]
-            for answer in responses:
-                calls = sum(part["part_kind"] == "tool-call" for part in answer["parts"])
+            answers = [calls for entry in entries if (calls := _calls_in(json.loads(entry.payload))) is not None]
+            for calls in answers:
                 # A model request and its batch of tools take two steps.
                 ledger.write(LineKind.MODEL_STAGED, turn=fence.turn_id, call=str(fence.step // 2 + 1), tools=calls)
-            if responses:
+            if answers:
                 await gates.hold(Gate.STAGED)
             return staged
 
     return WatchedStore
 
 
-async def main(scratch: Scratch, root: Path) -> None:
+def _calls_in(message: dict[str, Any]) -> int | None:
+    """How many tools a stored message calls; None where it is no answer of a model's."""
+    if message.get("kind") == "response":
+        return sum(part["part_kind"] == "tool-call" for part in message["parts"])
+    return len(message["data"].get("tool_calls", [])) if message.get("type") in ("ai", "AIMessageChunk") else None
+
+
+async def main(scratch: Scratch, root: Path, framework: Framework) -> None:
     """Work until SIGTERM."""
     # It is started together with the servers, since it takes a while to be imported.
     while (settings := await find_running(scratch.data_dir)) is None:  # noqa: ASYNC110 - nothing wakes a waiter
         await asyncio.sleep(0.05)
-    app = build_app(root, scratch, os.environ.get(MODEL_VARIABLE) or None)
+    app = build_app(root, scratch, os.environ.get(MODEL_VARIABLE) or None, framework)
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     # Laneway has no hook for this, and needs none but here.
@@ -80,4 +87,4 @@ async def main(scratch: Scratch, root: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Scratch(Path(sys.argv[1])), Path(sys.argv[2])))
+    asyncio.run(main(Scratch(Path(sys.argv[1])), Path(sys.argv[2]), Framework(sys.argv[3])))

@@ -6,26 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
-from uuid import uuid4
 
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage
 from pydantic_core import to_json
-from redis.asyncio import Redis
-from temporalio.testing import ActivityEnvironment
 
 from laneway import Laneway, PydanticAdapter, Settings
 from laneway.activities.adapter import read_output
-from laneway.activities.agents import Agents
-from laneway.activities.steps import Steps
-from laneway.activities.wire import StepInput
 from laneway.errors import TurnFailed
-from laneway.history.cache import HistoryCache
-from laneway.history.lanes import LaneKey
-from laneway.history.records import TurnRecord
-from laneway.history.store import HistoryStore
 
 from tests.adapters.scripted import Log, Plan, build, log_of, prompt_of
+from tests.support.stepped_lane import SteppedLane
 
 
 @dataclass
@@ -86,65 +77,12 @@ async def _drain(ctx: Any, events: Any) -> None:
         pass
 
 
-class Died(BaseException):
-    """The worker was killed."""
-
-
-class DyingStore(HistoryStore):
-    """Dies once, before or after the n-th of its writes.
-
-    Attributes:
-        left: how many writes are done before; None for no end.
-        after: whether the last one is done.
-    """
-
-    def __init__(self, redis: Redis, *, prefix: str, left: int | None, after: bool) -> None:
-        super().__init__(redis, prefix=prefix)
-        self.left = left
-        self.after = after
-        self.died = False
-
-    async def _write(self, write: Callable[[], Any]) -> Any:
-        if self.left is None:
-            return await write()
-        if self.died:
-            raise Died
-        self.left -= 1
-        if self.left >= 0:
-            return await write()
-        self.died = True
-        if self.after:
-            await write()
-        raise Died
-
-    async def stage(self, *args: Any, **kwargs: Any) -> Any:
-        return await self._write(lambda: HistoryStore.stage(self, *args, **kwargs))
-
-    async def note(self, fence: Any, *, fields: Any = (), events: Any = ()) -> Any:
-        def write() -> Any:
-            return HistoryStore.note(self, fence, fields=fields, events=events)
-
-        return await (self._write(write) if fields else write())
-
-    async def commit(self, *args: Any, **kwargs: Any) -> Any:
-        return await self._write(lambda: HistoryStore.commit(self, *args, **kwargs))
-
-
 @dataclass
-class Lane:
-    """A lane of a plan's agent, whose steps are taken one by one by workers that know nothing of each other.
+class Lane(SteppedLane):
+    """A lane of a plan's agent."""
 
-    Attributes:
-        deaths: for each attempt at a step, before or after which of its writes it dies; None where it does not.
-    """
-
-    redis: Redis
-    prefix: str
     plan: Plan
     make: Callable[[Plan], Agent[None, Any]] = build
-    conversation: str = field(default_factory=lambda: uuid4().hex)
-    deaths: list[tuple[int, bool] | None] = field(default_factory=list)
-    version: int = 0
 
     @cached_property
     def agent(self) -> Agent[None, Any]:
@@ -154,14 +92,6 @@ class Lane:
     def adapter(self) -> PydanticAdapter[None, Any]:
         return PydanticAdapter(self.agent, usage_limits=self.plan.usage_limits, stream=self.plan.stream)
 
-    @cached_property
-    def key(self) -> LaneKey:
-        return Agents({"agent": self.adapter()}).lane(self.conversation, "agent")
-
-    @property
-    def store(self) -> HistoryStore:
-        return HistoryStore(self.redis, prefix=self.prefix)
-
     async def run(self) -> list[Ended]:
         """Run all turns, each step by a worker of its own."""
         return [await self.turn(turn) for turn in range(len(self.plan.turns))]
@@ -170,14 +100,13 @@ class Lane:
         here = Ended()
         token = log_of.set(here.log)
         try:
-            record = await self._take(f"t{turn}", self.adapter().encode_prompt(prompt_of(turn)))
+            record = await self.ask(f"t{turn}", prompt_of(turn))
         finally:
             log_of.reset(token)
         adapter = self.adapter()
         if record.outcome == "failed":
             here.error = (record.error_type or "", record.error_message or "")
         else:
-            self.version += 1
             output: Any
             if record.output_in_history:
                 assert record.checkpoint is not None
@@ -189,47 +118,6 @@ class Lane:
             here.usage = {name: getattr(record.usage, name) for name in _USAGE}
         here.messages = await self.messages()
         return here
-
-    async def messages(self) -> list[ModelMessage]:
-        head = await self.store.head(self.key)
-        adapter = self.adapter()
-        return [adapter.decode(entry.payload) for entry in await self.store.history(self.key, head.checkpoint)]
-
-    async def _take(self, turn_id: str, prompt: bytes) -> TurnRecord:
-        key = self.key
-        await self.store.put_input(key, turn_id, digest="d", prompt=prompt)
-        step, attempt = 0, 1
-        while True:
-            request = StepInput(key.conversation, key.agent, key.contract, turn_id, "d", step, self.version)
-            outcome = await self._attempt(request, attempt)
-            if outcome is None:
-                attempt += 1
-                continue
-            if outcome != "next":
-                break
-            step, attempt = step + 1, 1
-        record = await self.store.record(key, turn_id)
-        assert record is not None
-        return record
-
-    async def _attempt(self, request: StepInput, attempt: int) -> str | None:
-        left, after = (self.deaths.pop(0) if self.deaths else None) or (None, False)
-        store = DyingStore(self.redis, prefix=self.prefix, left=left, after=after)
-        agents = Agents({"agent": self.adapter()})
-        environment = ActivityEnvironment()
-        info = ActivityEnvironment.default_info()
-        environment.info = info.__class__(**{**_fields(info), "attempt": attempt})
-        steps = Steps(store, agents, cache=HistoryCache(10_000_000))
-        try:
-            return (await environment.run(steps.step, request)).s
-        except Died:
-            return None
-        finally:
-            await agents.close()
-
-
-def _fields(info: Any) -> dict[str, Any]:
-    return {name: getattr(info, name) for name in info.__dataclass_fields__}
 
 
 async def run_through_temporal(plan: Plan, settings: Settings, conversation_id: str) -> list[Ended]:

@@ -14,24 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic_ai.messages import (
-    ModelMessage,
-    ModelRequest,
-    ModelResponse,
-    RetryPromptPart,
-    TextPart,
-    ToolCallPart,
-    ToolReturnPart,
-    UserPromptPart,
-)
 
 from examples.demo.__main__ import main
-from examples.demo.script import reply_to
+from examples.demo.script import Conversation, reply_to
 from tests.support.children import child
 from tests.support.provider import Answerable, ProviderRequest, ProviderServer, call
 
 ROOT = Path(__file__).parents[2]
 _DEMO_SECONDS = 400
+
+FRAMEWORKS = pytest.mark.parametrize("framework", ["pydantic_ai", "langchain"])
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(_DEMO_SECONDS + 20)]
 
@@ -46,7 +38,7 @@ class Given:
 
 
 def environment(scratch: Path, **extra: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("LANEWAY_") and name != "DIR"}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("LANEWAY_") and name not in ("DIR", "FRAMEWORK")}
     return {**kept, "TMPDIR": str(scratch), **extra}
 
 
@@ -90,8 +82,11 @@ def check_figures(figures: Mapping[str, Any]) -> None:
     assert figures["digests_verified"] >= 31
 
 
-def test_on_this_checkout_it_survives_three_kills_and_a_restart_and_every_answer_is_right(tmp_path: Path) -> None:
-    given = give(tmp_path / "scratch")
+@FRAMEWORKS
+def test_on_this_checkout_it_survives_three_kills_and_a_restart_and_every_answer_is_right(
+    tmp_path: Path, framework: str
+) -> None:
+    given = give(tmp_path / "scratch", FRAMEWORK=framework)
     assert given.code == 0, given.shown
     assert given.report["ok"]
     check_figures(given.report["figures"])
@@ -111,13 +106,14 @@ def test_a_wrong_expectation_and_an_altered_entry_are_found_and_make_it_fail(tmp
     assert digests.startswith("digests verified in Redis: entry 3 of")
 
 
+@FRAMEWORKS
 async def test_on_a_folder_with_odd_names_a_real_sdk_has_the_same_conversation_and_answers_are_only_reported(
-    tmp_path: Path, odd_folder: Path
+    tmp_path: Path, odd_folder: Path, framework: str
 ) -> None:
     """All are right but the one that is wrong on purpose, which a real model may be: it is told, and no failure."""
 
     def script(request: ProviderRequest) -> Answerable:
-        reply = reply_to(list(as_messages(request)))
+        reply = reply_to(as_conversation(request))
         if not isinstance(reply, str):
             return [call(wanted.tool, wanted.arguments) for wanted in reply]
         return "I forgot." if request.turn == 8 else reply
@@ -134,7 +130,7 @@ async def test_on_a_folder_with_odd_names_a_real_sdk_has_the_same_conversation_a
         async with (
             asyncio.timeout(_DEMO_SECONDS),
             child(
-                *(sys.executable, "-m", "examples.demo", "--json"),
+                *(sys.executable, "-m", "examples.demo", "--json", "--framework", framework),
                 cwd=ROOT,
                 env=environment(scratch, **extra),
                 stdout=subprocess.PIPE,
@@ -151,28 +147,25 @@ async def test_on_a_folder_with_odd_names_a_real_sdk_has_the_same_conversation_a
     assert "日本 語.txt" in told
 
 
-def as_messages(request: ProviderRequest) -> list[ModelMessage]:
+def as_conversation(request: ProviderRequest) -> Conversation:
     """What a provider was sent, as the script reads it."""
-    messages: list[ModelMessage] = []
+    conversation = Conversation()
     for entry in request.transcript:
         match entry.role:
             case "user":
-                messages.append(ModelRequest([UserPromptPart(entry.text)]))
+                conversation.asked(entry.text)
             case "assistant":
-                messages.append(ModelResponse([TextPart(entry.text)]))
+                conversation.answered(entry.text)
             case "call":
-                messages.append(ModelResponse([ToolCallPart(entry.name, entry.text, entry.id)]))
+                conversation.called(entry.id, entry.name, json.loads(entry.text))
             case "result":
                 try:
-                    result = ToolReturnPart(entry.name, json.loads(entry.text), entry.id)
-                    messages.append(ModelRequest([result]))
+                    conversation.returned(entry.id, json.loads(entry.text))
                 except ValueError:
-                    messages.append(
-                        ModelRequest([RetryPromptPart(entry.text, tool_name=entry.name, tool_call_id=entry.id)])
-                    )
+                    conversation.returned(entry.id, entry.text)
             case "system" | "thinking":
                 pass
-    return messages
+    return conversation
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -215,15 +208,23 @@ def running() -> list[str]:
         ("binary", "holds no text to ask about"),
         ("model", "give openai:NAME or anthropic:NAME"),
         ("key", "cannot be used"),
+        ("framework", "FRAMEWORK='crewai' is refused: give pydantic_ai or langchain"),
     ],
 )
+@FRAMEWORKS
 def test_what_cannot_be_given_is_said_in_one_line(
-    tmp_path: Path, arrange: str, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    arrange: str,
+    said: str,
+    framework: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder = tmp_path / "folder"
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("LANEWAY_DEMO_MODEL", raising=False)
+    monkeypatch.setenv("FRAMEWORK", "crewai" if arrange == "framework" else framework)
     if arrange != "missing":
         folder.mkdir()
     if arrange == "binary":

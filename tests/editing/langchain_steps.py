@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from langchain_anthropic import ChatAnthropic
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
@@ -108,3 +108,19 @@ async def ask(
     answer = await model.bind_tools([stock]).ainvoke(form.messages)
     assert isinstance(answer, AIMessage)
     return Asked(answer, outcome, form)
+
+
+async def converse(model: BaseChatModel, prompts: Iterable[str]) -> list[BaseMessage]:
+    """A conversation as lanes have it: each prompt with its tool calls up to its answer."""
+    history: list[BaseMessage] = []
+    for prompt in prompts:
+        start = len(history)
+        history.append(HumanMessage(prompt, id=prompt))
+        while True:
+            history = (await ask(model, history, current=start, request_index=len(history) - start)).history
+            answer = history[-1]
+            assert isinstance(answer, AIMessage)
+            if not answer.tool_calls:
+                break
+            history += [ToolMessage(stock.invoke(c["args"]), tool_call_id=str(c["id"])) for c in answer.tool_calls]
+    return history

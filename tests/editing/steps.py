@@ -6,12 +6,13 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from langchain_core.messages import BaseMessage
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelRequest
 from pydantic_ai.models import Model
 from pydantic_ai.usage import RunUsage
 
-from laneway import PydanticAdapter
+from laneway import LangChainAdapter, PydanticAdapter
 from laneway.activities.adapter import StepResult, StepWork
 from laneway.activities.journal import ToolJournal
 from laneway.activities.pydantic_run import RunState
@@ -37,23 +38,35 @@ def work_of(
     pending = messages[-1]
     assert isinstance(pending, ModelRequest)
     state = RunState(position="request", pending=pending, usage=RunUsage(), run_step=request_index - 1)
+    return _work(messages[:-1], entries[:-1], prompt=b'"unused"', step=request_index, state=state.to_json())
+
+
+def _work(
+    history: Sequence[Any], entries: Sequence[EntryMetadata], *, prompt: bytes, step: int, state: bytes | None
+) -> StepWork[Any]:
     return StepWork(
         conversation="c",
         turn_id="turn-9",
-        step=request_index,
+        step=step,
         attempt=1,
-        prompt=b'"unused"',
-        history=tuple(messages[:-1]),
-        entries=tuple(entries[:-1]),
+        prompt=prompt,
+        history=tuple(history),
+        entries=tuple(entries),
         base_length=0,
-        checkpoint=CheckpointRef(0, len(messages) - 1, "0" * 32),
+        checkpoint=CheckpointRef(0, len(history), "0" * 32),
         extras={},
         lane_id="lane",
-        state=state.to_json(),
+        state=state,
         journal=ToolJournal({}, _unused),
         stage=_unused,
         emit=lambda kind, data: None,
     )
+
+
+def first_work_of(adapter: LangChainAdapter, messages: Sequence[BaseMessage], prompt: str) -> StepWork[BaseMessage]:
+    """The first step of a graph's turn, on a history that is committed."""
+    entries = [adapter.describe(message, "earlier") for message in messages]
+    return _work(messages, entries, prompt=adapter.encode_prompt(prompt), step=0, state=None)
 
 
 async def ask(

@@ -18,7 +18,7 @@ from pydantic_ai.messages import ModelResponse
 from laneway.activities.langchain_request import request_form
 from laneway.errors import HistoryProcessingValidationError
 
-from tests.editing.langchain_steps import ask, models, openai_model, stock
+from tests.editing.langchain_steps import ask, converse, models, openai_model, stock
 from tests.history.histories import MadeHistory, edits, histories
 from tests.history.oracle import is_allowed
 from tests.history.twins import has_feedback, places, returned, twins
@@ -257,21 +257,6 @@ def test_without_a_lane_a_rewritten_history_is_ignored(wire: Wire) -> None:
 PROMPTS = ["think one", "two", "call three", "think, call four", "think six"]
 
 
-async def _conversation(model: BaseChatModel) -> list[BaseMessage]:
-    history: list[BaseMessage] = []
-    for prompt in PROMPTS:
-        start = len(history)
-        history.append(HumanMessage(prompt, id=prompt))
-        while True:
-            history = (await ask(model, history, current=start, request_index=len(history) - start)).history
-            answer = history[-1]
-            assert isinstance(answer, AIMessage)
-            if not answer.tool_calls:
-                break
-            history += [ToolMessage(stock.invoke(c["args"]), tool_call_id=str(c["id"])) for c in answer.tool_calls]
-    return [*history, HumanMessage("now think")]
-
-
 @st.composite
 def plans(draw: st.DrawFn) -> list[tuple[str, int]]:
     """What to do to which group, and a cut inside one now and then."""
@@ -300,7 +285,7 @@ def edited(ctx: Any, plan: list[tuple[str, int]]) -> list[BaseMessage]:
 @pytest.mark.parametrize("api", ["chat", "responses", "messages", "bound"])
 def test_an_edit_of_a_real_conversation_with_reasoning_is_taken_or_not_sent(wire: Wire, api: str) -> None:
     """Reasoning items keep their followers, signatures their text; bound blocks are released where they must be."""
-    history = wire.runner.run(_conversation(wire.models[api]))
+    history = [*wire.runner.run(converse(wire.models[api], PROMPTS)), HumanMessage("now think")]
     verdicts: list[str] = []
 
     @STEADY

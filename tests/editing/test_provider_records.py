@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent
+from langchain_core.messages import AIMessage
 from pydantic_ai.messages import (
     BinaryImage,
     CompactionPart,
@@ -25,22 +24,14 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserPromptPart,
 )
-from pydantic_ai.models import Model
-from pydantic_ai.models.anthropic import AnthropicModel
-from pydantic_ai.models.openai import OpenAIResponsesModel
-from pydantic_ai.providers.anthropic import AnthropicProvider
-from pydantic_ai.providers.openai import OpenAIProvider
 
+from laneway.activities.langchain_messages import LangChainDialect
 from laneway.activities.pydantic_parts import facts_of_response
 from laneway.errors import HistoryProcessingValidationError
 
-from tests.editing.steps import agent_of, ask
-from tests.history.edits import Context, entries_of
-from tests.support.clients import anthropic_client, openai_client
+from tests.editing.sides import SIDES, AnyEdit, LangChainSide, Side, side_of
 from tests.support.provider import ProviderServer, RequestRecord, answer, call, thinking
 from tests.support.provider.messages_rules import SUMMARY
-
-Edit = Callable[[Context], list[ModelMessage]]
 
 
 @pytest.fixture
@@ -49,105 +40,98 @@ async def server() -> AsyncIterator[ProviderServer]:
         yield running
 
 
-@pytest.fixture
-async def claude(server: ProviderServer) -> AsyncIterator[Model]:
-    async with anthropic_client(server) as client:
-        yield AnthropicModel("claude-opus-5", provider=AnthropicProvider(anthropic_client=client))
-
-
-@pytest.fixture
-async def gpt(server: ProviderServer) -> AsyncIterator[Model]:
-    async with openai_client(server) as client:
-        yield OpenAIResponsesModel("gpt-5.2", provider=OpenAIProvider(openai_client=client))
+@pytest.fixture(params=SIDES)
+async def side(request: pytest.FixtureRequest, server: ProviderServer) -> AsyncIterator[Side]:
+    """Each framework: the same history, edits and rules."""
+    async with side_of(request.param, server) as opened:
+        yield opened
 
 
 def user(text: str) -> ModelRequest:
     return ModelRequest([UserPromptPart(text)])
 
 
-async def talk(agent: Agent[None, str], *prompts: str) -> list[ModelMessage]:
-    history = list[ModelMessage]()
-    for prompt in prompts:
-        history = (await agent.run(prompt, message_history=history)).all_messages()
-    return [*history, user("now")]
-
-
 async def sent(
-    server: ProviderServer, model: Model, history: list[ModelMessage], edit: Edit, *, request_index: int = 1
+    server: ProviderServer, side: Side, model: str, history: list[Any], edit: AnyEdit, **which: int
 ) -> RequestRecord:
     """The one request that an accepted edit led to."""
     first = len(server.requests)
-    await ask(agent_of(model), history, entries_of(history, "earlier"), edit, request_index=request_index)
+    await side.send(model, history, edit, **which)
     (record,) = server.requests[first:]
     assert record.refusal is None
     return record
 
 
 async def rejected(
-    server: ProviderServer, model: Model, history: list[ModelMessage], edit: Edit, *, request_index: int = 1
+    server: ProviderServer, side: Side, model: str, history: list[Any], edit: AnyEdit, **which: int
 ) -> str:
     """The rule that an edit broke; nothing was sent."""
     first = len(server.requests)
     with pytest.raises(HistoryProcessingValidationError) as refused:
-        await ask(agent_of(model), history, entries_of(history, "earlier"), edit, request_index=request_index)
+        await side.send(model, history, edit, **which)
     assert server.requests[first:] == []
     return str(refused.value.rule)
 
 
-def without_part(ctx: Context, index: int, part: int) -> list[ModelMessage]:
-    message = copy.copy(ctx.messages[index])
-    message.parts = [one for at, one in enumerate(message.parts) if at != part]  # type: ignore[assignment]
-    return [*ctx.messages[:index], message, *ctx.messages[index + 1 :]]
+def without_part(side: Side, index: int, part: int) -> AnyEdit:
+    """Takes one part out of one answer."""
+    return lambda ctx: [
+        side.without_part(message, part) if at == index else message for at, message in enumerate(ctx.messages)
+    ]
 
 
-def in_front(ctx: Context) -> list[ModelMessage]:
-    """A note where it touches no group."""
-    return [user("a note"), *ctx.messages]
+def in_front(side: Side) -> AnyEdit:
+    """Puts a note where it touches no group."""
+    return lambda ctx: [side.user("a note"), *ctx.messages]
 
 
 @pytest.mark.parametrize("redacted", [False, True], ids=["thinking", "redacted"])
-async def test_signed_and_redacted_thinking_goes_back_as_it_came(server: ProviderServer, claude: Model, redacted: bool):
+async def test_signed_and_redacted_thinking_goes_back_as_it_came(server: ProviderServer, side: Side, redacted: bool):
     server.script = lambda request: answer(thinking("hm", redacted=redacted), f"re: {request.prompt}")
-    history = await talk(agent_of(claude), "one", "two")
+    history = await side.talk("claude", "one", "two")
     kind, key = ("redacted_thinking", "data") if redacted else ("thinking", "signature")
-    record = await sent(server, claude, history, in_front)
-    blocks = [block for message in record.body["messages"] for block in message["content"] if block["type"] == kind]
-    assert [block[key] for block in blocks] == [history[1].parts[0].signature, history[3].parts[0].signature]  # type: ignore[union-attr]
-    assert await rejected(server, claude, history, lambda ctx: without_part(ctx, 1, 0)) == "protected_changed"
-    assert await rejected(server, claude, history, lambda ctx: ctx.messages[2:]) == "protected_removed"
+    record = await sent(server, side, "claude", history, in_front(side))
+    blocks = [
+        block
+        for message in record.body["messages"]
+        if isinstance(message["content"], list)
+        for block in message["content"]
+        if block["type"] == kind
+    ]
+    assert [block[key] for block in blocks] == [side.signature(history[1]), side.signature(history[3])]
+    assert await rejected(server, side, "claude", history, without_part(side, 1, 0)) == "protected_changed"
+    assert await rejected(server, side, "claude", history, lambda ctx: ctx.messages[2:]) == "protected_removed"
 
-    def altered(ctx: Context) -> list[ModelMessage]:
-        part = ctx.messages[1].parts[0]
-        assert isinstance(part, ThinkingPart)
-        part.signature = "forged"
-        return ctx.messages
+    def altered(ctx: Any) -> list[Any]:
+        side.forge(ctx.messages[1])
+        return list(ctx.messages)
 
-    assert await rejected(server, claude, history, altered) == "protected_changed"
+    assert await rejected(server, side, "claude", history, altered) == "protected_changed"
 
 
-async def test_a_reasoning_item_keeps_the_item_that_follows_it(server: ProviderServer, gpt: Model):
+async def test_a_reasoning_item_keeps_the_item_that_follows_it(server: ProviderServer, side: Side):
     """The provider wants both or neither; the group that holds them goes back whole."""
     server.script = lambda request: (
         answer(thinking("hm"), call("stock", {"q": "a"})) if request.step == 0 else answer(thinking("so"), "done")
     )
-    history = await talk(agent_of(gpt), "one")
-    record = await sent(server, gpt, history, in_front)
+    history = await side.talk("gpt", "one")
+    record = await sent(server, side, "gpt", history, in_front(side))
     kinds = [item.get("type", item.get("role")) for item in record.body["input"]]
     at = [number for number, kind in enumerate(kinds) if kind == "reasoning"]
     assert len(at) == 2
     assert kinds[at[0] + 1] == "function_call"
     assert record.body["input"][at[1] + 1]["role"] == "assistant"
-    assert await rejected(server, gpt, history, lambda ctx: without_part(ctx, 1, 0)) == "protected_changed"
-    assert await rejected(server, gpt, history, lambda ctx: without_part(ctx, 3, 1)) == "protected_changed"
+    assert await rejected(server, side, "gpt", history, without_part(side, 1, 0)) == "protected_changed"
+    assert await rejected(server, side, "gpt", history, without_part(side, 3, 1)) == "protected_changed"
 
 
-async def test_thinking_with_an_empty_signature_is_not_signed(server: ProviderServer, claude: Model):
-    """Its group may go; where it stays, it is sent as text, since no provider would take it back."""
+async def test_thinking_with_an_empty_signature_is_not_signed(server: ProviderServer, side: Side):
+    """Its group may go; where it stays, it is not sent as thinking, since no provider would take it back."""
     empty = ModelResponse([ThinkingPart("hm", signature="", provider_name="anthropic"), TextPart("1")])
-    history: list[ModelMessage] = [user("one"), empty, user("two"), ModelResponse([TextPart("2")]), user("now")]
-    record = await sent(server, claude, history, in_front)
-    assert "thinking" not in [block["type"] for message in record.body["messages"] for block in message["content"]]
-    record = await sent(server, claude, history, lambda ctx: ctx.messages[2:])
+    history = side.native([user("one"), empty, user("two"), ModelResponse([TextPart("2")]), user("now")])
+    record = await sent(server, side, "claude", history, in_front(side))
+    assert "thinking" not in kinds_of(record)
+    record = await sent(server, side, "claude", history, lambda ctx: ctx.messages[2:])
     assert len(record.body["messages"]) == 3
 
 
@@ -171,37 +155,77 @@ def test_a_thought_signature_of_googles_makes_any_part_a_record(part: Any):
     assert not facts_of_response(ModelResponse([bare])).provider
 
 
-async def test_native_tool_parts_stay_together_and_whole(server: ProviderServer, claude: Model):
-    searched = ModelResponse(
-        [
-            NativeToolCallPart("web_search", {"query": "x"}, "srvtoolu_1", provider_name="anthropic"),
-            NativeToolReturnPart("web_search", [], "srvtoolu_1", provider_name="anthropic"),
-            TextPart("1"),
-        ],
-        provider_name="anthropic",
-    )
-    history: list[ModelMessage] = [user("one"), searched, user("two"), ModelResponse([TextPart("2")]), user("now")]
-    record = await sent(server, claude, history, lambda ctx: [*ctx.messages[:2], ctx.messages[-1]])
-    kinds = [block["type"] for message in record.body["messages"] for block in message["content"]]
-    assert kinds == ["text", "server_tool_use", "web_search_tool_result", "text", "text"]
-    assert await rejected(server, claude, history, lambda ctx: without_part(ctx, 1, 1)) == "protected_changed"
-    assert await rejected(server, claude, history, lambda ctx: ctx.messages[2:]) == "protected_removed"
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "text", "text": "t"},
+        {"type": "tool_call", "id": "a", "name": "stock", "args": {}},
+        {"type": "image", "base64": "eA==", "mime_type": "image/png"},
+        {"type": "reasoning", "reasoning": "t"},
+    ],
+    ids=["text", "call", "file", "thinking"],
+)
+def test_a_thought_signature_of_googles_makes_any_block_a_record(block: Any):
+    facts = LangChainDialect().facts
+    by_google = {"model_provider": "google_genai"}
+    signed = {**block, "extras": {"signature": "c2ln"}}
+    assert facts(AIMessage([signed], response_metadata=by_google)).provider
+    assert not facts(AIMessage([block], response_metadata=by_google)).provider
 
 
-async def test_a_compaction_stands_for_what_is_gone(server: ProviderServer, claude: Model):
+def kinds_of(record: RequestRecord) -> list[str]:
+    """The kinds of blocks that a request to Anthropic carried; a plain text is one."""
+    contents = [message["content"] for message in record.body["messages"]]
+    return [kind for one in contents for kind in (["text"] if isinstance(one, str) else [b["type"] for b in one])]
+
+
+SEARCHED = ModelResponse(
+    [
+        NativeToolCallPart("web_search", {"query": "x"}, "srvtoolu_1", provider_name="anthropic"),
+        NativeToolReturnPart("web_search", [], "srvtoolu_1", provider_name="anthropic"),
+        TextPart("1"),
+    ],
+    provider_name="anthropic",
+)
+SEARCHED_BY_LANGCHAIN = AIMessage(
+    [
+        {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}},
+        {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
+        {"type": "text", "text": "1"},
+    ],
+    response_metadata={"model_provider": "anthropic"},
+)
+
+
+async def test_native_tool_parts_stay_together_and_whole(server: ProviderServer, side: Side):
+    history = side.native([user("one"), SEARCHED, user("two"), ModelResponse([TextPart("2")]), user("now")])
+    if isinstance(side, LangChainSide):
+        history[1] = SEARCHED_BY_LANGCHAIN
+    record = await sent(server, side, "claude", history, lambda ctx: [*ctx.messages[:2], ctx.messages[-1]])
+    assert kinds_of(record) == ["text", "server_tool_use", "web_search_tool_result", "text", "text"]
+    assert await rejected(server, side, "claude", history, without_part(side, 1, 1)) == "protected_changed"
+    assert await rejected(server, side, "claude", history, lambda ctx: ctx.messages[2:]) == "protected_removed"
+
+
+async def test_a_compaction_stands_for_what_is_gone(server: ProviderServer, side: Side):
     compacted = ModelResponse([CompactionPart(SUMMARY, provider_name="anthropic"), TextPart("1")])
-    history: list[ModelMessage] = [user("one"), compacted, user("two"), ModelResponse([TextPart("2")]), user("now")]
-    await sent(server, claude, history, lambda ctx: [*ctx.messages[:2], ctx.messages[-1]])
-    assert await rejected(server, claude, history, lambda ctx: ctx.messages[2:]) == "protected_removed"
-    assert await rejected(server, claude, history, lambda ctx: without_part(ctx, 1, 0)) == "protected_changed"
+    history = side.native([user("one"), compacted, user("two"), ModelResponse([TextPart("2")]), user("now")])
+    await sent(server, side, "claude", history, lambda ctx: [*ctx.messages[:2], ctx.messages[-1]])
+    assert await rejected(server, side, "claude", history, lambda ctx: ctx.messages[2:]) == "protected_removed"
+    assert await rejected(server, side, "claude", history, without_part(side, 1, 0)) == "protected_changed"
 
 
-@pytest.mark.parametrize("state", ["suspended", "interrupted", "incomplete"])
-async def test_a_response_that_was_cut_off_or_paused_stays(server: ProviderServer, claude: Model, state: Any):
+@pytest.mark.parametrize(
+    ("side", "state"),
+    # LangChain's messages know of a pause alone.
+    [*(("pydantic_ai", state) for state in ("suspended", "interrupted", "incomplete")), ("langchain", "suspended")],
+    indirect=["side"],
+)
+async def test_a_response_that_was_cut_off_or_paused_stays(server: ProviderServer, side: Side, state: Any):
     cut = ModelResponse([TextPart("1, and")], state=state)
-    history: list[ModelMessage] = [user("one"), cut, user("two"), ModelResponse([TextPart("2")]), user("now")]
-    await sent(server, claude, history, lambda ctx: [*ctx.messages[:2], ctx.messages[-1]])
-    assert await rejected(server, claude, history, lambda ctx: ctx.messages[2:]) == "protected_removed"
+    history = side.native([user("one"), cut, user("two"), ModelResponse([TextPart("2")]), user("now")])
+    await sent(server, side, "claude", history, lambda ctx: [*ctx.messages[:2], ctx.messages[-1]])
+    assert await rejected(server, side, "claude", history, lambda ctx: ctx.messages[2:]) == "protected_removed"
 
 
 RETRIES: dict[str, Callable[[str], Any]] = {
@@ -211,29 +235,36 @@ RETRIES: dict[str, Callable[[str], Any]] = {
 
 
 @pytest.mark.filterwarnings("ignore:`RetryPromptPart` is deprecated")
-@pytest.mark.parametrize("api", ["gpt", "claude"])
-@pytest.mark.parametrize("kind", RETRIES)
-async def test_a_retry_answers_its_call(server: ProviderServer, gpt: Model, claude: Model, kind: str, api: str):
+@pytest.mark.parametrize("model", ["gpt", "claude"])
+@pytest.mark.parametrize(
+    ("side", "kind"),
+    # LangChain has one message for both.
+    [*(("pydantic_ai", kind) for kind in RETRIES), ("langchain", "a retried result")],
+    indirect=["side"],
+)
+async def test_a_retry_answers_its_call(server: ProviderServer, side: Side, kind: str, model: str):
     """The exchange is one group: it goes whole, stays whole, and is refused in parts."""
-    model = {"gpt": gpt, "claude": claude}[api]
-    history: list[ModelMessage] = [
-        user("one"),
-        ModelResponse([ToolCallPart("stock", {"q": "x"}, "a1")]),
-        ModelRequest([RETRIES[kind]("a1")]),
-        ModelResponse([ToolCallPart("stock", {"q": "y"}, "a2")]),
-        ModelRequest([ToolReturnPart("stock", 1, "a2")]),
-        ModelResponse([TextPart("1")]),
-        user("two"),
-        ModelResponse([TextPart("2")]),
-        user("now"),
-    ]
-    await sent(server, model, history, in_front)
-    await sent(server, model, history, lambda ctx: ctx.messages[6:])
-    assert await rejected(server, model, history, lambda ctx: [*ctx.messages[:2], *ctx.messages[3:]]) == "orphan_call"
-    assert await rejected(server, model, history, lambda ctx: [ctx.messages[0], *ctx.messages[2:]]) == "orphan_result"
+    history = side.native(
+        [
+            user("one"),
+            ModelResponse([ToolCallPart("stock", {"q": "x"}, "a1")]),
+            ModelRequest([RETRIES[kind]("a1")]),
+            ModelResponse([ToolCallPart("stock", {"q": "y"}, "a2")]),
+            ModelRequest([ToolReturnPart("stock", 1, "a2")]),
+            ModelResponse([TextPart("1")]),
+            user("two"),
+            ModelResponse([TextPart("2")]),
+            user("now"),
+        ]
+    )
+    await sent(server, side, model, history, in_front(side))
+    await sent(server, side, model, history, lambda ctx: ctx.messages[6:])
+    for gone, rule in ((2, "orphan_call"), (1, "orphan_result")):
+        cut: AnyEdit = lambda ctx, gone=gone: [*ctx.messages[:gone], *ctx.messages[gone + 1 :]]  # type: ignore[misc]
+        assert await rejected(server, side, model, history, cut) == rule
 
 
-async def test_a_call_that_waits_for_an_approval_stays_until_it_is_answered(server: ProviderServer, claude: Model):
+async def test_a_call_that_waits_for_an_approval_stays_until_it_is_answered(server: ProviderServer, side: Side):
     """Unanswered it is unfinished; answered by the request at hand, call and answer are one open group."""
     waiting: list[ModelMessage] = [
         user("old"),
@@ -242,7 +273,11 @@ async def test_a_call_that_waits_for_an_approval_stays_until_it_is_answered(serv
         ModelResponse([ToolCallPart("stock", {"q": "x"}, "a1"), ToolCallPart("stock", {"q": "y"}, "a2")]),
         ModelRequest([ToolReturnPart("stock", "approved", "a1"), ToolReturnPart("stock", "denied", "a2")]),
     ]
-    record = await sent(server, claude, waiting, lambda ctx: ctx.messages[2:], request_index=2)
+    which = {"request_index": 2, "current": 2}
+    history = side.native(waiting)
+    record = await sent(server, side, "claude", history, lambda ctx: ctx.messages[2:], **which)
     assert len(record.body["messages"]) == 3
-    gone = await rejected(server, claude, waiting, lambda ctx: [*ctx.messages[:3], ctx.messages[4]], request_index=2)
+    gone = await rejected(
+        server, side, "claude", history, lambda ctx: [*ctx.messages[:3], *ctx.messages[4:]], **which
+    )
     assert gone in ("protected_removed", "orphan_result")

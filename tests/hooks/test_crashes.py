@@ -21,9 +21,9 @@ from laneway.history.cache import HistoryCache
 from laneway.history.lanes import LaneKey
 from laneway.history.store import HistoryStore
 
-from tests.adapters.two_ways import Died
 from tests.editing.agents import Recorder, texts_of
 from tests.langchain.graphs import ScriptedModel, called, said
+from tests.support.stepped_lane import Died
 
 
 class DyingStore(HistoryStore):
