@@ -113,6 +113,10 @@ class StepResult(Generic[M]):
     said: Sequence[tuple[EventKind, Mapping[str, object]]] = ()
 
 
+async def _kept_nowhere(parts: Mapping[str, bytes]) -> None:
+    raise NotImplementedError("this step has nowhere to keep parts")
+
+
 @dataclass
 class StepWork(Generic[M]):
     """One step to take.
@@ -127,6 +131,10 @@ class StepWork(Generic[M]):
         base_length: how many of them are committed.
         checkpoint: the checkpoint that they are; its epoch is the cache epoch.
         extras: what the adapter keeps beside the history, as committed last.
+        parts: large parts of that and of `state`, by name, so that what stays the same is stored once: those that
+            `extras["parts"]` names, and those that the turn has kept.
+        keep: keeps further ones with the turn. A name stands for one content for ever. With the turn's commit those
+            that its result's `extras["parts"]` names are the lane's, and all others go.
         lane_id: names the lane, for providers' caches.
         state: the adapter's state as staged last; None at the start of a turn.
         journal: the tool calls of this step that are finished; those of the steps before it that ended waiting
@@ -165,6 +173,8 @@ class StepWork(Generic[M]):
     journal: ToolJournal
     stage: Callable[[StepResult[M]], Awaitable[None]]
     emit: Callable[[EventKind, Mapping[str, object]], None] = field(repr=False)
+    parts: Mapping[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
+    keep: Callable[[Mapping[str, bytes]], Awaitable[None]] = field(default=_kept_nowhere, repr=False)
     opening: str = ""
     archive: TurnArchive | None = field(default=None, repr=False)
     account: TurnAccount = field(default_factory=TurnAccount, repr=False)
@@ -242,8 +252,10 @@ class Adapter(Protocol[M]):
         """What `encode_import` repaired."""
         ...
 
-    def state_of(self, messages: Sequence[M], extras: Mapping[str, object]) -> Mapping[str, object]:
-        """The committed state that the agent has besides and with its messages.
+    def state_of(
+        self, messages: Sequence[M], extras: Mapping[str, object], parts: Mapping[str, bytes]
+    ) -> Mapping[str, object]:
+        """The committed state that the agent has besides and with its messages. For `parts` see `StepWork`.
 
         Raises:
             InvalidInput: agents of this framework have none.

@@ -105,6 +105,8 @@ class LangChainAdapter:
             to be made with the tool that reads them, see `archive_tools`; see docs/archival.md. None for neither.
         max_tool_result_bytes: how large a tool's result may be, as JSON, to enter history. A larger one is archived, or
             fails the turn with ToolOutputTooLarge. None for any size.
+        binds_reasoning: whether the graph's models tie their reasoning to everything before it, as newer Claude models
+            do; by default their names tell. See docs/history.md.
 
     Raises:
         ConfigurationError: `graph` is no graph, or is compiled with a checkpointer or with breakpoints; an argument is
@@ -138,6 +140,7 @@ class LangChainAdapter:
         history: TextWindow | None = None,
         history_archive: HistoryArchiveSettings | None = None,
         max_tool_result_bytes: int | None = 100_000,
+        binds_reasoning: bool | None = None,
     ) -> None:
         if context is not None and context_factory is not None:
             raise ConfigurationError("LangChainAdapter takes `context` or `context_factory`, not both")
@@ -168,6 +171,7 @@ class LangChainAdapter:
         self.text_window = history
         self._archival = history_archive
         self._max_result_bytes = max_tool_result_bytes
+        self._binds_reasoning = binds_reasoning
         self._context = context
         self._context_factory = context_factory
         self._contract = contract
@@ -210,7 +214,10 @@ class LangChainAdapter:
             codec=self._codec,
             output=OutputFinder(self._output_key, response_types(self.graph)),
             stream=self._stream,
-            models={node: traits_of(one.model for one in models.get(node, ())) for node in sorted(self.model_nodes)},
+            models={
+                node: traits_of((one.model for one in models.get(node, ())), binds_reasoning=self._binds_reasoning)
+                for node in sorted(self.model_nodes)
+            },
             processing=self.processing,
             owner=self,
             delegates=self.delegates,
@@ -347,9 +354,11 @@ class LangChainAdapter:
     def repairs_of(self, blob: bytes) -> Sequence[ImportRepair]:
         return read_import(blob, self._codec)[1]
 
-    def state_of(self, messages: Sequence[BaseMessage], extras: Mapping[str, object]) -> Mapping[str, object]:
+    def state_of(
+        self, messages: Sequence[BaseMessage], extras: Mapping[str, object], parts: Mapping[str, bytes]
+    ) -> Mapping[str, object]:
         """A lane's committed graph state: the values of the graph's channels, messages among them."""
-        return self._lane.values(_blob_of(extras), messages)
+        return self._lane.values(_blob_of(extras), messages, parts)
 
     # Outputs ----------------------------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from langgraph.checkpoint.base import (
 )
 
 from laneway.activities.langchain_state import Saved, Spaces, metadata_of
+from laneway.errors import InvalidInput
 
 __all__ = ["ERROR", "ROOT", "StepSaver", "checkpoint_name"]
 
@@ -124,9 +125,10 @@ class StepSaver(BaseCheckpointSaver[int]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        raise NotImplementedError(
-            "a graph on a lane cannot look at its earlier checkpoints: the lane keeps its history of messages, and the "
-            "state after its latest turn"
+        raise InvalidInput(
+            "a graph on a lane cannot look at its earlier checkpoints, as get_state_history does: the lane keeps its "
+            "history of messages, and the state after its latest turn. Keep what a node needs of earlier states in a "
+            "channel, or run the graph by itself with laneway.langgraph.RedisSaver"
         )
 
     async def alist(

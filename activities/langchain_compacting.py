@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -64,7 +64,7 @@ async def compacted(
         cache_epoch=work.checkpoint.epoch,
         history_version=f"{work.checkpoint}+{work.step}",
         live=live,
-        model=traits_of(models),
+        model=replace(traits_of(models), binds_reasoning=any(one.binds_reasoning for one in lane.models.values())),
         calls=ModelCalls(
             work.journal,
             framing=lane.framings.get(work.lane_id),
@@ -93,7 +93,7 @@ async def compacted(
     extras = dict(work.extras)
     if isinstance(blob := extras.get("graph"), str):
         # Messages that other channels hold are places in the history, which is another one now.
-        spaces = lane.load(b64decode(blob), work.history)
+        spaces = lane.load(b64decode(blob), work.history, parts=work.parts)
         lane.put_messages(spaces[ROOT][-1], kept)
-        extras["graph"] = b64encode(lane.dump(spaces, kept)).decode()
+        extras = await lane.committed(work, spaces, kept)
     return rewritten(kept, entries, extras=extras, usage=usage, receipt=outcome.receipt, before=len(work.history))

@@ -21,12 +21,14 @@ from laneway.errors import LanewayError, StoreError
 from laneway.langgraph_codec import Codec
 from laneway.langgraph_records import Node, packb, unpackb
 
-__all__ = ["PendingWrites", "Saved", "Spaces", "StateCodec", "metadata_of"]
+__all__ = ["PendingWrites", "Saved", "Spaces", "StateCodec", "Stored", "metadata_of"]
 
 _IN_HISTORY: Final = 32
 """The extension type of a message's place in the history; the codec's own types are below it."""
 _METADATA: Final = ("source", "step", "parents", "run_id", "counters_since_delta_snapshot")
 _FORMAT: Final = 1
+_LARGE_BYTES: Final = 512
+"""From here on a part is stored by itself, so that it is written once for as long as it stays the same."""
 
 PendingWrites: TypeAlias = dict[tuple[str, int], tuple[str, Any, str]]
 """What tasks have written: channel, value and path, by task and by index in the task."""
@@ -58,6 +60,21 @@ def metadata_of(saved: Saved) -> dict[str, object]:
     return {name: value for name, value in saved.metadata.items() if name in _METADATA}
 
 
+@dataclass(frozen=True)
+class Stored:
+    """State as it is stored.
+
+    Attributes:
+        blob: all of it but its large parts.
+        new: those of its large parts that were not at hand, by name.
+        names: the names of all of them.
+    """
+
+    blob: bytes
+    new: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    names: Sequence[str] = ()
+
+
 class StateCodec(Codec):
     """Encodes state against a history.
 
@@ -66,6 +83,7 @@ class StateCodec(Codec):
         history: the messages that values may hold.
         growing: whether what was encoded before is referred to, so that only all of it together can be decoded.
         held: what was encoded elsewhere and is at hand whenever this is decoded: its parts are not encoded again.
+        parts: the large parts that are stored by themselves, by name. None where all parts go with the rest.
     """
 
     def __init__(
@@ -75,8 +93,10 @@ class StateCodec(Codec):
         *,
         growing: bool = False,
         held: bytes | None = None,
+        parts: Mapping[str, bytes] | None = None,
     ) -> None:
         super().__init__(serde, owner="LangChainAdapter")
+        self._apart = None if parts is None else {bytes.fromhex(name): part for name, part in parts.items()}
         self._growing = growing
         self._known: dict[bytes, bytes] = {} if held is None else dict(_parts_of(held))
         self._history = history
@@ -84,8 +104,8 @@ class StateCodec(Codec):
 
     # Spaces -----------------------------------------------------------------------------------------------------------
 
-    def dump_spaces(self, spaces: Spaces, *, without: str | None = None) -> bytes:
-        """Namespaces as bytes.
+    def dump_spaces(self, spaces: Spaces, *, without: str | None = None) -> Stored:
+        """Namespaces as they are stored.
 
         Args:
             spaces: the namespaces.
@@ -99,22 +119,32 @@ class StateCodec(Codec):
             namespace: [_header(one, values, without=None if namespace else without) for one in chain]
             for namespace, chain in spaces.items()
         }
-        return self.dump(header, values)
+        return self.store(header, values)
 
     def load_spaces(self, blob: bytes) -> Spaces:
-        """The namespaces that `dump_spaces` was given. Raises as `load` does."""
+        """The namespaces that `dump_spaces` was given, from their blob. Raises as `load` does."""
         header, values = self.load(blob)
         return {namespace: [_saved(one, values) for one in chain] for namespace, chain in header.items()}
 
     # Values -----------------------------------------------------------------------------------------------------------
 
     def dump(self, header: object, values: Iterable[tuple[str, object]]) -> bytes:
-        """Plain data and values of channels as bytes.
+        """Plain data and values of channels as bytes, of a codec without parts of their own.
+
+        Raises:
+            SerializationFailed: a value cannot be stored; it names the channel.
+        """
+        return self.store(header, values).blob
+
+    def store(self, header: object, values: Iterable[tuple[str, object]]) -> Stored:
+        """Plain data and values of channels as they are stored.
 
         Raises:
             SerializationFailed: a value cannot be stored; it names the channel.
         """
         parts: dict[bytes, Node] = {}
+        names: dict[str, None] = {}
+        apart = self._apart or {}
         nodes: list[list[object]] = []
         for channel, value in values:
             try:
@@ -122,7 +152,9 @@ class StateCodec(Codec):
                 node = self.encode(value, mine)
                 self.check(node)
                 for digest, part in mine.items():
-                    if digest not in parts and digest not in self._known:
+                    if digest in apart:
+                        names[digest.hex()] = None
+                    elif digest not in parts and digest not in self._known:
                         self.check(part)
                         parts[digest] = part
             except (SerializationFailed, LanewayError) as error:
@@ -135,10 +167,15 @@ class StateCodec(Codec):
                 ) from error
             nodes.append([node.body, list(node.references)])
         sealed = {digest: self.records.seal(part) for digest, part in parts.items()}
+        new: dict[str, bytes] = {}
+        if self._apart is not None:
+            new = {digest.hex(): record for digest, record in sealed.items() if len(record) >= _LARGE_BYTES}
+            self._apart.update((bytes.fromhex(name), record) for name, record in new.items())
+            sealed = {digest: record for digest, record in sealed.items() if digest.hex() not in new}
         if self._growing:
             self._known.update(sealed)
         flat = [item for pair in sealed.items() for item in pair]
-        return packb([_FORMAT, ormsgpack.packb(header), nodes, flat])
+        return Stored(packb([_FORMAT, ormsgpack.packb(header), nodes, flat]), new, [*names, *new])
 
     def load(self, blob: bytes) -> tuple[Any, list[Any]]:
         """What `dump` was given.
@@ -149,7 +186,7 @@ class StateCodec(Codec):
         header, nodes, parts = _taken_apart(blob)
         if self._growing:
             self._known.update(parts)
-        parts = {**self._known, **parts}
+        parts = {**(self._apart or {}), **self._known, **parts}
         values = [self.decode(Node(body, tuple(references)), parts) for body, references in nodes]
         return unpackb(header), values
 

@@ -41,7 +41,7 @@ from laneway.activities.langchain_prefix import PrefixWatch, is_stale, released
 from laneway.activities.langchain_prompt import GraphInput
 from laneway.activities.langchain_recorded import edit_once
 from laneway.activities.langchain_run import UNSEEN, StepListener, borrowed, run_graph, run_values
-from laneway.activities.langchain_state import Saved, Spaces, StateCodec
+from laneway.activities.langchain_state import Saved, Spaces, StateCodec, Stored
 from laneway.activities.langchain_telemetry import GraphSpans
 from laneway.activities.langchain_tools import HookStopped, ToolGate
 from laneway.activities.langchain_traits import ModelTraits
@@ -108,41 +108,88 @@ class LaneGraph:
         whole: Any = ensure_config(self.graph.config, cast("Any", self.config))
         return int(whole["recursion_limit"])
 
-    def load(self, blob: bytes | None, messages: Sequence[BaseMessage], *, held: bytes | None = None) -> Spaces:
+    def load(
+        self,
+        blob: bytes | None,
+        messages: Sequence[BaseMessage],
+        *,
+        parts: Mapping[str, bytes],
+        held: bytes | None = None,
+    ) -> Spaces:
         """What is stored of a graph's state, put together with its messages.
 
         Args:
             blob: as `dump` gave it; None where nothing is stored.
             messages: the messages.
+            parts: at least the large parts that `dump` named.
             held: what `dump` was given.
 
         Raises:
+            CheckpointLost: a part is missing.
             StoreError: it was altered, or holds a type that is not on the allow-list.
         """
-        spaces = {} if blob is None else StateCodec(self.serde, messages, held=held).load_spaces(blob)
+        spaces = {} if blob is None else StateCodec(self.serde, messages, held=held, parts=parts).load_spaces(blob)
         if messages or ROOT in spaces:
             root = spaces.setdefault(ROOT, [Saved(empty_checkpoint(), {"step": -1})])[-1]
             self.put_messages(root, messages)
         return spaces
 
-    def values(self, blob: bytes | None, messages: Sequence[BaseMessage]) -> dict[str, object]:
+    def values(
+        self, blob: bytes | None, messages: Sequence[BaseMessage], parts: Mapping[str, bytes]
+    ) -> dict[str, object]:
         """The values of a graph's channels, as they are stored. Raises as `load` does."""
-        graph = borrowed(self.graph, StepSaver(_NO_THREAD, self.load(blob, messages)), taken=0)
+        graph = borrowed(self.graph, StepSaver(_NO_THREAD, self.load(blob, messages, parts=parts)), taken=0)
         values: dict[str, object] = graph.get_state({"configurable": {"thread_id": _NO_THREAD}}).values
         return values
 
-    def dump(self, spaces: Spaces, messages: Sequence[BaseMessage], *, held: bytes | None = None) -> bytes:
+    def dump(
+        self,
+        spaces: Spaces,
+        messages: Sequence[BaseMessage],
+        *,
+        parts: Mapping[str, bytes],
+        held: bytes | None = None,
+    ) -> Stored:
         """What `load` is given.
 
         Args:
             spaces: the state.
             messages: the messages.
+            parts: the large parts that are stored already.
             held: state that is stored elsewhere for as long as this is: what the two have in common is left out.
 
         Raises:
             SerializationFailed: the value of a channel cannot be stored.
         """
-        return StateCodec(self.serde, messages, held=held).dump_spaces(spaces, without=self.messages_key)
+        codec = StateCodec(self.serde, messages, held=held, parts=parts)
+        return codec.dump_spaces(spaces, without=self.messages_key)
+
+    async def committed(
+        self,
+        work: StepWork[BaseMessage],
+        spaces: Spaces,
+        messages: Sequence[BaseMessage],
+        *,
+        parts: Mapping[str, bytes] | None = None,
+    ) -> dict[str, object]:
+        """What is kept beside the history from a commit on. Large parts are kept with the turn by then.
+
+        Args:
+            work: the step that commits.
+            spaces, messages: the graph's state.
+            parts: the large parts that are stored already; None for those that the step began with.
+
+        Raises:
+            SerializationFailed: the value of a channel cannot be stored.
+        """
+        stored = self.dump(spaces, messages, parts=work.parts if parts is None else parts)
+        if stored.new:
+            await work.keep(stored.new)
+        extras: dict[str, object] = {**work.extras, "graph": b64encode(stored.blob).decode()}
+        extras.pop("parts", None)
+        if stored.names:
+            extras["parts"] = list(stored.names)
+        return extras
 
     def put_messages(self, root: Saved, messages: Sequence[BaseMessage]) -> None:
         """Have a checkpoint hold these messages."""
@@ -241,7 +288,9 @@ class Superstep:
         self._shown = shown(work.history, live=live, asks=False)
         # The head does not move while the turn runs, so what is staged need not hold again what the head holds.
         self._committed = committed
-        spaces = lane.load(committed if state is None else state, self._shown.messages, held=committed)
+        self._parts = dict(work.parts)
+        blob = committed if state is None else state
+        spaces = lane.load(blob, self._shown.messages, parts=self._parts, held=committed)
         self._saver = StepSaver(work.conversation, spaces)
         given: Mapping[str, object] = lane.config.get("configurable") or {}
         self._config = {**lane.config, "configurable": {**given, **_names_of(work)}}
@@ -318,19 +367,21 @@ class Superstep:
         # Not a continuation to LangGraph: see `langchain_run`.
         root.checkpoint["versions_seen"][UNSEEN] = dict(root.checkpoint["channel_versions"])
         known = [detached(one) for one in self._history.messages]
-        codec = StateCodec(self._lane.serde, known, growing=True, held=self._committed)
+        codec = StateCodec(self._lane.serde, known, growing=True, held=self._committed, parts=self._parts)
         listener = StepListener(self._work.emit, self._replay(codec, position.used))
         resumes = self._resumes(begun)
 
         async def keep(header: object, values: Sequence[tuple[str, Any]]) -> None:
             used = list(asdict(listener.used).values())
-            await self._work.journal.finish(self._next_record(), codec.dump([header, used], values))
+            stored = codec.store([header, used], values)
+            await self._keep(stored)
+            await self._work.journal.finish(self._next_record(), stored.blob)
 
         self._saver.keep_with(keep)
         snapshot = await self._run(resume, listener, taken=taken, resumes=resumes)
         self._saver.keep_with(None)
         if snapshot.interrupts:
-            return self._waiting(snapshot, position, begun, listener.used)
+            return await self._waiting(snapshot, position, begun, listener.used)
         if self._tools is not None:
             await self._tools.tell()
         if asking:
@@ -500,6 +551,12 @@ class Superstep:
         if self._shown.messages or self._lane.messages_key in self._saver.root.checkpoint["channel_versions"]:
             self._lane.put_messages(self._saver.root, self._shown.messages)
 
+    async def _keep(self, stored: Stored) -> None:
+        """Keep the large parts of what is about to be stored."""
+        if stored.new:
+            await self._work.keep(stored.new)
+            self._parts.update(stored.new)
+
     # What earlier attempts kept ---------------------------------------------------------------------------------------
 
     def _next_record(self) -> str:
@@ -610,11 +667,10 @@ class Superstep:
             for name in run_values(lane.graph):
                 root.checkpoint["channel_values"].pop(name, None)
                 root.checkpoint["channel_versions"].pop(name, None)
-        spaces = lane.dump(self._saver.spaces, messages, held=None if done else self._committed)
         result = replace(self._so_far(), usage=used)
         if not done:
-            return replace(result, state=replace(position, used=used).to_bytes(spaces))
-        extras: dict[str, object] = {**self._work.extras, "graph": b64encode(spaces).decode()}
+            return replace(result, state=await self._stored(replace(position, used=used), self._saver.spaces))
+        extras = await lane.committed(self._work, self._saver.spaces, messages, parts=self._parts)
         if position.live:
             extras["live"] = position.live
         if position.prefix is not None:
@@ -643,7 +699,7 @@ class Superstep:
         self._compacted, self._staged = receipt_of_compaction(request, index, owner=self._lane.owner), None
         return replace(position, live=index)
 
-    def _waiting(
+    async def _waiting(
         self, snapshot: StateSnapshot, position: Position, begun: Mapping[str, int], used: TurnUsage
     ) -> StepResult[BaseMessage]:
         """What the superstep began from is staged; what it has come to is in the journal already."""
@@ -654,10 +710,13 @@ class Superstep:
         spaces = {name: self._saver.spaces[name][:length] for name, length in begun.items()}
         spaces[ROOT] = [replace(self._saver.root, writes={})]
         # What is kept of the superstep goes by the history as it is now.
-        state = replace(position, edited=True).to_bytes(
-            self._lane.dump(spaces, self._history.messages, held=self._committed)
-        )
-        return replace(result, state=state)
+        return replace(result, state=await self._stored(replace(position, edited=True), spaces))
+
+    async def _stored(self, position: Position, spaces: Spaces) -> bytes:
+        """What the turn goes on from; its large parts are kept with the turn."""
+        stored = self._lane.dump(spaces, self._history.messages, parts=self._parts, held=self._committed)
+        await self._keep(stored)
+        return position.to_bytes(stored.blob)
 
 
 def _names_of(work: StepWork[BaseMessage]) -> Mapping[str, object]:

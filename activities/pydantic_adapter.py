@@ -270,7 +270,9 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
     def repairs_of(self, blob: bytes) -> Sequence[ImportRepair]:
         return read_import(blob)[1]
 
-    def state_of(self, messages: Sequence[ModelMessage], extras: Mapping[str, object]) -> Mapping[str, object]:
+    def state_of(
+        self, messages: Sequence[ModelMessage], extras: Mapping[str, object], parts: Mapping[str, bytes]
+    ) -> Mapping[str, object]:
         raise InvalidInput("a Pydantic AI agent has no state beside its messages: read these with messages()")
 
     # Outputs ----------------------------------------------------------------------------------------------------------

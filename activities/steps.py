@@ -228,6 +228,11 @@ class Steps:
             attempt.advance(result, entries)
             _emit_edits(publisher, result, attempt.telemetry)
 
+        async def keep(parts: Mapping[str, bytes]) -> None:
+            await self._store.keep(fence, parts)
+
+        committed = {} if attempt.window is not None else attempt.turn.head.parts
+        kept = {name.removeprefix("k:"): part for name, part in fields.items() if name.startswith("k:")}
         first = first_of_episode(fields, step)
         prefix = f"j{first}:"
 
@@ -248,6 +253,8 @@ class Steps:
             base_length=attempt.base.length - attempt.hidden,
             checkpoint=attempt.checkpoint,
             extras={} if attempt.window is not None else attempt.turn.head.extras,
+            parts={**committed, **kept},
+            keep=keep,
             lane_id=fence.lane.lane_id,
             state=attempt.state,
             journal=journal,

@@ -80,7 +80,9 @@ class PlainAdapter:
     def repairs_of(self, blob: bytes) -> Sequence[ImportRepair]:
         return ()
 
-    def state_of(self, messages: Sequence[Message], extras: Mapping[str, object]) -> Mapping[str, object]:
+    def state_of(
+        self, messages: Sequence[Message], extras: Mapping[str, object], parts: Mapping[str, bytes]
+    ) -> Mapping[str, object]:
         raise InvalidInput("this agent has no state beside its messages")
 
     def output_of(self, message: Message) -> object:

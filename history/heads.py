@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import cast
 
 from laneway.errors import CheckpointLost, StaleTurn
 from laneway.history.checkpoints import DIGEST_BYTES, EMPTY, CheckpointRef, StoredEntry, decode_entries
 from laneway.history.lanes import LaneKey
 from laneway.history.records import TurnRecord
 
-__all__ = ["Fence", "Head", "LoadedTurn", "TurnEnded", "checked_entries", "lost", "pairs_of", "read_head"]
+__all__ = ["Fence", "Head", "LoadedTurn", "TurnEnded", "checked_entries", "lost", "pairs_of", "part_names", "read_head"]
 
 
 class TurnEnded(StaleTurn):
@@ -46,12 +48,19 @@ class Head:
         checkpoint: where its history ends.
         turn_id: the turn that moved it here; None for a lane that has committed nothing.
         extras: what adapters keep beside the history, committed with it: usage checkpoint, response-id continuation.
+        parts: large parts of it, by the names that `extras["parts"]` lists. Only where they were asked for.
     """
 
     version: int = 0
     checkpoint: CheckpointRef = EMPTY
     turn_id: str | None = None
     extras: Mapping[str, object] = field(default_factory=dict[str, object])
+    parts: Mapping[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
+
+    @property
+    def part_names(self) -> list[str]:
+        """The names of its large parts."""
+        return part_names(self.extras)
 
 
 @dataclass(frozen=True)
@@ -97,7 +106,12 @@ def checked_entries(encoded: Sequence[bytes], base: CheckpointRef, *, first: int
     return entries
 
 
-def read_head(fields: Mapping[str, bytes]) -> Head:
+def part_names(extras: Mapping[str, object]) -> list[str]:
+    """The names of the large parts that extras list."""
+    return list(cast("list[str]", extras.get("parts") or ()))
+
+
+def read_head(fields: Mapping[str, bytes], parts: Mapping[str, bytes] = MappingProxyType({})) -> Head:
     """A head from its fields; version 0 where there are none."""
     if not fields:
         return Head()
@@ -106,6 +120,7 @@ def read_head(fields: Mapping[str, bytes]) -> Head:
         checkpoint=CheckpointRef(int(fields["e"]), int(fields["n"]), fields["d"].decode()),
         turn_id=fields["t"].decode() or None,
         extras=json.loads(fields["x"]),
+        parts=parts,
     )
 
 

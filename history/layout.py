@@ -15,6 +15,8 @@
     <prefix>:{<lane id>}:spent:<turn id>    hash    the same of a turn that has a budget, and each charge (below)
     <prefix>:{<lane id>}:archive            hash    reference → what was archived
     <prefix>:{<lane id>}:archive:<turn id>  hash    the same of an unfinished turn
+    <prefix>:{<lane id>}:parts              hash    name → a large part of what is kept beside the history; those that
+                                                    the head's extras name, and no others
     <prefix>:{<lane id>}:thread             list    messages of the text thread, where an adapter has a text window
     <prefix>:{<lane id>}:events             stream  what happens, live, and did in the last turns; trimmed
     <prefix>:{<lane id>}:waits              string  the turn that waits for requests, or did last
@@ -40,6 +42,7 @@ Fields of an unfinished turn:
     w<k>        the ids of the requests that step k ended waiting for, as JSON
     q:<id>      a request
     r:<id>      the answer to it
+    k:<name>    a large part of what is to be kept beside the history, and is not among the lane's parts yet
 
 A turn that waits has no time to live, however long that takes, and neither have those that are open then: they may be
 behind it. With its next write a turn has one again.
@@ -69,6 +72,7 @@ __all__ = [
     "DROP_INPUT",
     "FENCE",
     "FORGET_WAITING",
+    "KEEP",
     "LOAD",
     "NOTE",
     "PUT_INPUT",
@@ -101,6 +105,8 @@ class Answer(StrEnum):
     """The turn has no such request."""
     DAMAGED = "damaged"
     """The epoch's list is not as long as the head says; its length follows."""
+    MISSING = "missing"
+    """A part that the head is to name is nowhere; its name follows."""
 
 
 def conversation_name(prefix: str, conversation: str) -> str:
@@ -152,6 +158,11 @@ class LaneNames:
     def archive_of(self, turn_id: str) -> str:
         """What an unfinished turn has archived."""
         return f"{self.base}archive:{turn_id}"
+
+    @property
+    def parts(self) -> str:
+        """Large parts of what is kept beside the history."""
+        return self.base + "parts"
 
     @property
     def thread(self) -> str:
@@ -232,7 +243,7 @@ _FORGET = """
 local once = redis.call('HGET', turn, 'once')
 local function forget(epoch)
   if not once then return end
-  for _, name in ipairs({'head', 'turns', 'events', 'spent', 'thread', 'archive', 'epoch:' .. epoch}) do
+  for _, name in ipairs({'head', 'turns', 'events', 'spent', 'thread', 'archive', 'parts', 'epoch:' .. epoch}) do
     redis.call('EXPIRE', base .. name, once)
   end
 end
@@ -281,7 +292,7 @@ return {'ok'}
 
 # ARGV 8, 9: the epoch and the length that the caller holds decoded. 10: milliseconds since 1970. 11: the event that
 # says the turn began, 12: the one that says this attempt began. Says 'ok', head, turn, first index of the entries, the
-# entries, the staged entries.
+# entries, the staged entries, the lane's parts.
 LOAD = (
     STRICT
     + FENCE
@@ -302,7 +313,7 @@ if first < length then entries = redis.call('LRANGE', base .. 'epoch:' .. epoch,
 local staged = redis.call('HGET', turn, 'se')
 local stage = {}
 if staged then stage = redis.call('LRANGE', base .. 'stage:' .. id .. ':' .. staged, 0, -1) end
-return {'ok', heads, fields, first, entries, stage}
+return {'ok', heads, fields, first, entries, stage, redis.call('HGETALL', base .. 'parts')}
 """
 )
 
@@ -351,6 +362,17 @@ return {'ok'}
 """
 )
 
+# ARGV 8...: names and parts in turn. The first part of a name stays: it is named after what it is.
+KEEP = (
+    STRICT
+    + FENCE
+    + """
+if redis.call('HEXISTS', turn, 'p') == 0 then return {'stale', 'gone'} end
+for at = 8, #ARGV, 2 do redis.call('HSETNX', turn, 'k:' .. ARGV[at], ARGV[at + 1]) end
+return {'ok'}
+"""
+)
+
 # ARGV 8: the request. 9: the answer. 10: the event. First answer wins. Says 'ok', 'exists' and the answer that counts,
 # or 'unknown'.
 ANSWER = (
@@ -384,8 +406,9 @@ return {'ok'}
 # 16: seconds that a replaced epoch is kept. 17, 18, 19: what the turn spent. 20: the answer for the text
 # thread, empty for none. 21: how many events come before the one that ends the turn. 22: the messages that the turn has
 # taken in, as JSON: for each its turn id, the event that ends it and its record. 23: how large the last entry may be to
-# be told to who waits, with the turn's end; 0 where nobody needs it. Then come the events. The rest: encoded entries
-# that were not staged before. Says 'ok' and the turn's number.
+# be told to who waits, with the turn's end; 0 where nobody needs it. 24: the names of the parts that are kept from now
+# on, by spaces; all others go. Then come the events. The rest: encoded entries that were not staged before. Says 'ok'
+# and the turn's number.
 COMMIT = (
     STRICT
     + FENCE
@@ -400,9 +423,23 @@ if old == new then
   kept = redis.call('LLEN', epoch)
   if kept ~= tonumber(ARGV[9]) then return {'damaged', kept} end
 end
-local first = 24 + tonumber(ARGV[21])
+local first = 25 + tonumber(ARGV[21])
 local total = kept + staged + #ARGV - first + 1
 if total ~= tonumber(ARGV[11]) then return {'damaged', total} end
+local parts, wanted = base .. 'parts', {}
+for name in string.gmatch(ARGV[24], '%S+') do
+  wanted[name] = true
+  if redis.call('HEXISTS', parts, name) == 0 and redis.call('HEXISTS', turn, 'k:' .. name) == 0 then
+    return {'missing', name}
+  end
+end
+for name in pairs(wanted) do
+  local made = redis.call('HGET', turn, 'k:' .. name)
+  if made then redis.call('HSET', parts, name, made) end
+end
+for _, name in ipairs(redis.call('HKEYS', parts)) do
+  if not wanted[name] then redis.call('HDEL', parts, name) end
+end
 if old == new then
   for from = 0, staged - 1, 1000 do
     redis.call('RPUSH', epoch, unpack(redis.call('LRANGE', stage, from, from + 999)))
@@ -436,7 +473,7 @@ end
 redis.call('UNLINK', turn)
 redis.call('SREM', base .. 'open', id)
 if redis.call('GET', base .. 'waits') == id then redis.call('UNLINK', base .. 'waits') end
-for at = 24, first - 1 do say(ARGV[at]) end
+for at = 25, first - 1 do say(ARGV[at]) end
 local taken = {}
 if ARGV[22] ~= '' then taken = cjson.decode(ARGV[22]) end
 for _, one in ipairs(taken) do
@@ -528,14 +565,17 @@ return 0
 """
 )
 
-# KEYS: a lane's head, the epoch's list, its turns. ARGV: v, e, n, d, t and x of the head, then encoded entries. A lane
-# that has a history stays as it is, and so does one that had a turn: what that wrote may have been dropped.
+# KEYS: a lane's head, the epoch's list, its turns, its parts. ARGV: v, e, n, d, t and x of the head, how many parts there
+# are, the name and the content of each in turn, then encoded entries. A lane that has a history stays as it is, and so
+# does one that had a turn: what that wrote may have been dropped.
 SEED = (
     STRICT
     + """
 if redis.call('EXISTS', KEYS[1], KEYS[3]) > 0 then return 0 end
-redis.call('UNLINK', KEYS[2])
-for from = 7, #ARGV, 1000 do
+redis.call('UNLINK', KEYS[2], KEYS[4])
+local first = 8 + 2 * tonumber(ARGV[7])
+for at = 8, first - 2, 2 do redis.call('HSET', KEYS[4], ARGV[at], ARGV[at + 1]) end
+for from = first, #ARGV, 1000 do
   redis.call('RPUSH', KEYS[2], unpack(ARGV, from, math.min(from + 999, #ARGV)))
 end
 redis.call('HSET', KEYS[1], 'v', ARGV[1], 'e', ARGV[2], 'n', ARGV[3], 'd', ARGV[4], 't', ARGV[5], 'x', ARGV[6])
@@ -550,7 +590,7 @@ DROP_HISTORY = (
 local epoch = redis.call('HGET', KEYS[1], 'e')
 if epoch then redis.call('UNLINK', ARGV[1] .. 'epoch:' .. epoch) end
 redis.call('UNLINK', KEYS[1])
-for _, name in ipairs({'archive', 'thread'}) do redis.call('UNLINK', ARGV[1] .. name) end
+for _, name in ipairs({'archive', 'thread', 'parts'}) do redis.call('UNLINK', ARGV[1] .. name) end
 for _, name in ipairs({'turns', 'events', 'spent'}) do redis.call('EXPIRE', ARGV[1] .. name, ARGV[2]) end
 return 1
 """

@@ -41,7 +41,17 @@ from laneway.history import layout
 from laneway.history.accounts import Accounts
 from laneway.history.archives import Archives
 from laneway.history.checkpoints import DIGEST_BYTES, CheckpointRef, StoredEntry, decode_entries, encode_entries
-from laneway.history.heads import Fence, Head, LoadedTurn, TurnEnded, checked_entries, lost, pairs_of, read_head
+from laneway.history.heads import (
+    Fence,
+    Head,
+    LoadedTurn,
+    TurnEnded,
+    checked_entries,
+    lost,
+    pairs_of,
+    part_names,
+    read_head,
+)
 from laneway.history.lanes import LaneKey
 from laneway.history.layout import LaneNames, conversation_name
 from laneway.history.records import TERMINAL, EventKind, LaneEvent, TurnRecord
@@ -102,6 +112,7 @@ class HistoryStore:
         self._load: Any = script(layout.LOAD)
         self._stage: Any = script(layout.STAGE)
         self._decide: Any = script(layout.DECIDE)
+        self._keep: Any = script(layout.KEEP)
         self._commit: Any = script(layout.COMMIT)
         self._abort: Any = script(layout.ABORT)
         self._answer: Any = script(layout.ANSWER)
@@ -171,6 +182,7 @@ class HistoryStore:
                 names.spent,
                 names.thread,
                 names.archive,
+                names.parts,
             )
             pipe.hset(names.turns, record.turn_id, b"%d|%s" % (record.number, bare.to_json()))
             pipe.expire(names.turns, _FORGOTTEN_AFTER)
@@ -192,7 +204,7 @@ class HistoryStore:
             TurnEnded, StaleTurn: the turn has ended, or a later attempt has begun.
             CheckpointLost, CheckpointCorrupt: committed history is missing or altered.
         """
-        _, heads, fields, first, entries, stage = await self._run(
+        _, heads, fields, first, entries, stage, parts = await self._run(
             self._load,
             replace(fence, version=None),
             held.epoch,
@@ -201,7 +213,7 @@ class HistoryStore:
             started.to_json(),
             retried.to_json(),
         )
-        head = read_head(pairs_of(heads))
+        head = read_head(pairs_of(heads), pairs_of(parts))
         base = head.checkpoint
         try:
             if first == base.length and first and base.digest != held.digest:
@@ -293,6 +305,16 @@ class HistoryStore:
         answer, *rest = await self._run(self._decide, fence, name, value, prompt or b"")
         return cast("bytes", rest[0]) if answer == layout.Answer.EXISTS else None
 
+    async def keep(self, fence: Fence, parts: Mapping[str, bytes]) -> None:
+        """Keep large parts with an unfinished turn, so that what it stages and commits can name them.
+
+        Args:
+            fence: who keeps.
+            parts: by name; a name stands for one content for ever.
+        """
+        if parts:
+            await self._run(self._keep, fence, *(item for pair in parts.items() for item in pair))
+
     async def owe(self, lane: LaneKey, turn_id: str, options: bytes) -> None:
         """Note, before a turn ends, that its hooks are to be told of its end; `options` are what it went by."""
         await _answer(self._redis.set(self.names(lane).owed(turn_id), options, ex=self._stage_ttl))
@@ -325,7 +347,7 @@ class HistoryStore:
             base: the head that the turn began from.
             after: the checkpoint that the staged entries lead to; `base` where there are none.
             entries: what follows it, not staged before.
-            extras: see `Head.extras`.
+            extras: see `Head.extras`. Parts that it names are the lane's from now on, and no others.
             record: how the turn ended, without number and checkpoint.
             reply: the assistant's message, for the text thread.
             events: said before the one that ends the turn.
@@ -335,7 +357,7 @@ class HistoryStore:
 
         Raises:
             TurnEnded, StaleTurn: as for every write.
-            CheckpointLost: the committed entries are not as many as the head says.
+            CheckpointLost: the committed entries are not as many as the head says, or a part is missing.
         """
         encoded, digest = encode_entries(entries, after=after.digest)
         tip = CheckpointRef(after.epoch, after.length + len(encoded), digest)
@@ -355,12 +377,15 @@ class HistoryStore:
             len(events),
             _taken(record),
             _MAX_TOLD_BYTES if record.output_in_history else 0,
+            " ".join(part_names(extras)),
             *(event.to_json() for event in events),
             *encoded,
         )
         answer, number = await self._run(self._commit, fence, *arguments, on_disk=True)
         if answer == layout.Answer.DAMAGED:
             raise lost(base, f"its list of entries leads to {number} where {tip.length} were expected")
+        if answer == layout.Answer.MISSING:
+            raise lost(base, f"part {_text(number)} of what is kept beside it is gone")
         return replace(record, number=number)
 
     async def abort(self, fence: Fence, record: TurnRecord, *, decided: bool = False) -> TurnRecord:
@@ -441,7 +466,16 @@ class HistoryStore:
     async def head(self, lane: LaneKey) -> Head:
         """The lane's head; version 0 for one that has committed nothing."""
         fields: dict[bytes, bytes] = await _answer(self._redis.hgetall(self.names(lane).head))
-        return read_head({name.decode(): value for name, value in fields.items()})
+        return read_head(_by_name(fields))
+
+    async def whole_head(self, lane: LaneKey) -> Head:
+        """The lane's head with its parts, both as of one moment."""
+        names = self.names(lane)
+        async with self._redis.pipeline(transaction=True) as pipe:
+            pipe.hgetall(names.head)
+            pipe.hgetall(names.parts)
+            fields, parts = await _answer(pipe.execute())
+        return read_head(_by_name(fields), _by_name(parts))
 
     async def history(self, lane: LaneKey, checkpoint: CheckpointRef) -> list[StoredEntry]:
         """The entries of a checkpoint, each checked against the digest chain.
@@ -491,13 +525,15 @@ class HistoryStore:
 
     async def fork(self, source: LaneKey, target: LaneKey) -> None:
         """Let a new lane begin with what another one has committed; one that has a history, or had a turn, stays."""
-        head = await self.head(source)
+        head = await self.whole_head(source)
         at, names = head.checkpoint, self.names(target)
         entries = await self._entries(source, at.epoch, 0, at.length)
         checked_entries(entries, at, first=0, after="")
         extras = json.dumps(head.extras, separators=(",", ":"))
-        fields = (head.version, at.epoch, at.length, at.digest, head.turn_id or "", extras)
-        await _answer(self._seed([names.head, names.epoch(at.epoch), names.turns], [*fields, *entries]))
+        parts = [item for name in head.part_names if name in head.parts for item in (name, head.parts[name])]
+        fields = (head.version, at.epoch, at.length, at.digest, head.turn_id or "", extras, len(parts) // 2)
+        keys = [names.head, names.epoch(at.epoch), names.turns, names.parts]
+        await _answer(self._seed(keys, [*fields, *parts, *entries]))
 
     async def drop_history(self, lane: LaneKey) -> None:
         """Drop what a lane has committed. How its turns ended is kept for a while."""
@@ -664,6 +700,10 @@ def _taken(record: TurnRecord) -> str:
             for one in record.steered()
         ]
     )
+
+
+def _by_name(fields: Mapping[bytes, bytes]) -> dict[str, bytes]:
+    return {name.decode(): value for name, value in fields.items()}
 
 
 def _text(value: object) -> str:

@@ -62,9 +62,7 @@ def _add_tools(agent: Agent[None, str], guide: Guide) -> None:
 
     def run(ctx: RunContext[None], call: Callable[[], _T], **arguments: object) -> _T:
         try:
-            return guide.run(
-                call, turn=str(ctx.run_id), call_id=ctx.tool_call_id, tool=str(ctx.tool_name), **arguments
-            )
+            return guide.run(call, turn=str(ctx.run_id), call_id=ctx.tool_call_id, tool=str(ctx.tool_name), **arguments)
         except Refused as error:
             raise ModelRetry(str(error)) from None
 

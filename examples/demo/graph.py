@@ -14,8 +14,9 @@ from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool, ToolException, tool
+from langgraph.config import get_config
 from pydantic import PrivateAttr
 from pydantic_core import from_json, to_json
 
@@ -54,9 +55,8 @@ def _tools(guide: Guide) -> Sequence[BaseTool]:
     folder = guide.folder
 
     def run(runtime: ToolRuntime[Any, Any], name: str, call: Callable[[], _T], **arguments: object) -> _T:
-        turn = str((runtime.config.get("configurable") or {}).get("turn_id"))
         try:
-            return guide.run(call, turn=turn, call_id=runtime.tool_call_id, tool=name, **arguments)
+            return guide.run(call, turn=_turn_of(runtime.config), call_id=runtime.tool_call_id, tool=name, **arguments)
         except Refused as error:
             raise ToolException(str(error)) from None
 
@@ -166,10 +166,9 @@ class _Watch(AsyncCallbackHandler):
         messages: list[list[BaseMessage]],
         *,
         run_id: UUID,
-        metadata: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        turn, call = str((metadata or {}).get("turn_id")), str(_request_number(messages[0]))
+        turn, call = _turn_of(get_config()), str(_request_number(messages[0]))
         self._running[run_id] = turn, call
         self._ledger.write(LineKind.MODEL_STARTED, turn=turn, call=call)
 
@@ -181,6 +180,10 @@ class _Watch(AsyncCallbackHandler):
     async def on_llm_end(self, response: Any, *, run_id: UUID, **kwargs: Any) -> None:
         turn, call = self._running.pop(run_id)
         self._ledger.write(LineKind.MODEL_FINISHED, turn=turn, call=call)
+
+
+def _turn_of(config: RunnableConfig) -> str:
+    return str((config.get("configurable") or {}).get("turn_id"))
 
 
 def _request_number(messages: Sequence[BaseMessage]) -> int:

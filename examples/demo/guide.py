@@ -1,4 +1,4 @@
-"""The guide apart from its framework: what it is told, and its tools, every call of which leaves lines in the ledger."""
+"""The guide apart from its framework: what it is told, and its tools, whose calls leave lines in the ledger."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from examples.demo.folder import Folder, Refused
+from examples.demo.folder import Folder
 from examples.demo.ledger import Gate, LineKind
 from examples.demo.scratch import MODEL_VARIABLE, DemoError, Scratch
 

@@ -255,9 +255,9 @@ class LanewayClient:
             CheckpointLost, CheckpointCorrupt, StoreError: it is missing or altered.
         """
         adapter = self.agents[lane.agent]
-        head = await self.store.head(lane)
+        head = await self.store.whole_head(lane)
         messages = [adapter.decode(entry.payload) for entry in await self.store.history(lane, head.checkpoint)]
-        return adapter.state_of(messages, head.extras)
+        return adapter.state_of(messages, head.extras, head.parts)
 
     async def status(self, lane: LaneKey) -> LaneStatus:
         """What a lane is doing.

@@ -12,6 +12,7 @@ from laneway.activities.journal import ToolJournal
 from laneway.activities.scope_in_force import ScopeInForce
 from laneway.activities.turn_hooks import TurnHooks
 from laneway.history.checkpoints import CheckpointRef, StoredEntry
+from laneway.history.heads import part_names
 from laneway.history.origins import EntryMetadata
 from laneway.history.records import EventKind, TurnUsage
 
@@ -43,6 +44,7 @@ class _Staged:
     step: int = 0
     state: bytes | None = None
     journal: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    parts: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
 
 class MemoryLane(Generic[M]):
@@ -64,6 +66,7 @@ class MemoryLane(Generic[M]):
         self.entries: list[StoredEntry] = []
         self.epoch = 0
         self.extras: Mapping[str, object] = {}
+        self.parts: dict[str, bytes] = {}
         self.writes = 0
         self.kept_prefix = True
         self.changed_in_place = False
@@ -135,6 +138,10 @@ class MemoryLane(Generic[M]):
             await self._written()
             return held
 
+        async def keep(parts: Mapping[str, bytes]) -> None:
+            staged.parts.update(parts)
+            await self._written()
+
         def emit(kind: EventKind, data: Mapping[str, object]) -> None:
             events.append(kind)
 
@@ -149,6 +156,8 @@ class MemoryLane(Generic[M]):
             base_length=len(self.entries),
             checkpoint=CheckpointRef(staged.epoch, len(before), ""),
             extras=self.extras,
+            parts={**self.parts, **staged.parts},
+            keep=keep,
             lane_id="lane",
             state=staged.state,
             journal=ToolJournal(staged.journal, journal),
@@ -188,7 +197,8 @@ class MemoryLane(Generic[M]):
             self.kept_prefix = False
             self.entries, self.epoch = staged.entries, staged.epoch
         if result.extras is not None:
-            self.extras = result.extras
+            self.extras, known = result.extras, {**self.parts, **staged.parts}
+            self.parts = {name: known[name] for name in part_names(result.extras)}
         output = (
             adapter.output_of(adapter.decode(self.entries[-1].payload))
             if result.output_in_history

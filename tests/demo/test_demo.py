@@ -38,7 +38,8 @@ class Given:
 
 
 def environment(scratch: Path, **extra: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("LANEWAY_") and name not in ("DIR", "FRAMEWORK")}
+    own = ("LANEWAY_", "DIR", "FRAMEWORK")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(own)}
     return {**kept, "TMPDIR": str(scratch), **extra}
 
 

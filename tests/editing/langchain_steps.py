@@ -13,7 +13,9 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
+from laneway.activities.langchain_compaction import let_models_compact
 from laneway.activities.langchain_editing import NodeRequest, describe, edit
+from laneway.activities.langchain_models import IN_LANE_REQUEST
 from laneway.activities.langchain_request import RequestForm, request_form
 from laneway.activities.langchain_traits import traits_of
 from laneway.history.editing import EditOutcome
@@ -105,7 +107,12 @@ async def ask(
     if outcome.verdict == "accepted":
         live = len(outcome.messages)
     form = request_form(outcome.messages, live=live)
-    answer = await model.bind_tools([stock]).ainvoke(form.messages)
+    let_models_compact()
+    in_lane = IN_LANE_REQUEST.set(True)
+    try:
+        answer = await model.bind_tools([stock]).ainvoke(form.messages)
+    finally:
+        IN_LANE_REQUEST.reset(in_lane)
     assert isinstance(answer, AIMessage)
     return Asked(answer, outcome, form)
 

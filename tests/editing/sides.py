@@ -124,9 +124,7 @@ class LangChainSide:
         self, model: str, history: list[Any], edit: AnyEdit, *, request_index: int = 1, current: int = -1
     ) -> None:
         place = range(len(history))[current]
-        await langchain_steps.ask(
-            self.models[model], history, edit, current=place, request_index=request_index
-        )
+        await langchain_steps.ask(self.models[model], history, edit, current=place, request_index=request_index)
 
     def without_part(self, message: BaseMessage, part: int) -> Any:
         content = [block for at, block in enumerate(message.content) if at != part]

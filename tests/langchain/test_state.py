@@ -47,18 +47,18 @@ def _values(codec: StateCodec, blob: bytes) -> dict[str, Any]:
 @given(channels, channels)
 def test_what_is_held_and_what_is_new_come_back_together(committed: dict[str, Any], staged: dict[str, Any]):
     """Whatever the two have in common, and however the history has changed between them."""
-    held = StateCodec(SERDE, HISTORY).dump_spaces(_spaces(committed))
+    held = StateCodec(SERDE, HISTORY).dump_spaces(_spaces(committed)).blob
     for history in (HISTORY, HISTORY[1:], [HISTORY[1], HISTORY[0]]):
-        blob = StateCodec(SERDE, history, held=held).dump_spaces(_spaces(staged))
+        blob = StateCodec(SERDE, history, held=held).dump_spaces(_spaces(staged)).blob
         assert _values(StateCodec(SERDE, history, held=held), blob) == staged
 
 
 def test_what_is_held_is_not_stored_again():
     """A large value that does not change costs a turn's steps next to nothing; without what is held it is missed."""
     files = {f"{n}.txt": random.Random(n).randbytes(10_000).hex() for n in range(10)}
-    whole = StateCodec(SERDE).dump_spaces(_spaces({"files": files}))
+    whole = StateCodec(SERDE).dump_spaces(_spaces({"files": files})).blob
     changed = {**files, "new.txt": "new " * 50}
-    blob = StateCodec(SERDE, held=whole).dump_spaces(_spaces({"files": changed}))
+    blob = StateCodec(SERDE, held=whole).dump_spaces(_spaces({"files": changed})).blob
     assert len(blob) < 2_000
     assert len(whole) > 100_000
     assert _values(StateCodec(SERDE, held=whole), blob) == {"files": changed}

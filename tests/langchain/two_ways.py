@@ -85,7 +85,7 @@ class Lane(SteppedLane):
         finally:
             log_of.reset(token)
         here.error = record.error_type
-        adapter, head = self.adapter(), await self.store.head(self.key)
+        adapter, head = self.adapter(), await self.store.whole_head(self.key)
         here.messages = await self.messages()
-        here.state = dict(adapter.state_of(here.messages, head.extras))
+        here.state = dict(adapter.state_of(here.messages, head.extras, head.parts))
         return here

@@ -65,6 +65,9 @@ class DyingStore(HistoryStore):
 
         return await (self._write(write) if fields else write())
 
+    async def keep(self, *args: Any, **kwargs: Any) -> Any:
+        return await self._write(lambda: HistoryStore.keep(self, *args, **kwargs))
+
     async def commit(self, *args: Any, **kwargs: Any) -> Any:
         return await self._write(lambda: HistoryStore.commit(self, *args, **kwargs))
 
