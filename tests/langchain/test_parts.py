@@ -135,9 +135,7 @@ async def test_a_failed_turn_leaves_no_part(lane: FileLane, redis: Redis):
 
 # The steps' writes: the file is kept, what `take` wrote is journaled, the step is staged; then two more steps.
 WRITES = [3, 2, 2]
-PLACES = [
-    (step, write, after) for step, count in enumerate(WRITES) for write in range(count) for after in (False, True)
-]
+PLACES = [(step, write, after) for step, n in enumerate(WRITES) for write in range(n) for after in (False, True)]
 
 
 async def test_wherever_a_worker_dies_the_file_is_there_once(redis: Redis, settings: Settings):
