@@ -231,7 +231,7 @@ class Steps:
         async def keep(parts: Mapping[str, bytes]) -> None:
             await self._store.keep(fence, parts)
 
-        committed = {} if attempt.window is not None else attempt.turn.head.parts
+        committed: Mapping[str, bytes] = {} if attempt.window is not None else attempt.turn.head.parts
         kept = {name.removeprefix("k:"): part for name, part in fields.items() if name.startswith("k:")}
         first = first_of_episode(fields, step)
         prefix = f"j{first}:"

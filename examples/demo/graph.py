@@ -133,13 +133,13 @@ class _Scripted(BaseChatModel):
         reply = reply_to(_conversation_of(messages))
         if isinstance(reply, str):
             async for piece in spoken(reply, self._gates):
-                yield ChatGenerationChunk(message=AIMessageChunk(piece))
+                yield ChatGenerationChunk(message=AIMessageChunk(content=piece))
             return
         chunks = [
             {"name": call["name"], "args": to_json(call["args"]).decode(), "id": call["id"], "index": index}
             for index, call in enumerate(_calls(reply, messages))
         ]
-        yield ChatGenerationChunk(message=AIMessageChunk("", tool_call_chunks=cast("Any", chunks)))
+        yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=cast("Any", chunks)))
 
 
 def _calls(reply: Sequence[Call], messages: Sequence[BaseMessage]) -> list[Any]:
@@ -172,7 +172,7 @@ class _Watch(AsyncCallbackHandler):
         self._running[run_id] = turn, call
         self._ledger.write(LineKind.MODEL_STARTED, turn=turn, call=call)
 
-    async def on_llm_new_token(self, token: str, *, run_id: UUID, **kwargs: Any) -> None:
+    async def on_llm_new_token(self, token: Any, *, run_id: UUID, **kwargs: Any) -> None:
         if self._gates is not None:
             # A real model has begun to answer here.
             await self._gates.hold(Gate.REQUEST)

@@ -53,11 +53,11 @@ def _watched_store(scratch: Scratch) -> type[HistoryStore]:
             )
             if name.startswith("j"):
                 ledger.write(LineKind.TOOL_KEPT, turn=fence.turn_id, call=name)
-            answers = [calls for entry in entries if (calls := _calls_in(json.loads(entry.payload))) is not None]
-            for calls in answers:
+            said = [calls for entry in entries if (calls := _calls_in(json.loads(entry.payload))) is not None]
+            for calls in said:
                 # A model request and its batch of tools take two steps.
                 ledger.write(LineKind.MODEL_STAGED, turn=fence.turn_id, call=str(fence.step // 2 + 1), tools=calls)
-            if answers:
+            if said:
                 await gates.hold(Gate.STAGED)
             return staged
 
