@@ -123,7 +123,7 @@ async def test_a_compaction_whose_worker_dies_comes_out_the_same(redis: Redis, s
     await lane.ask("t0", "q0")
     await lane.ask("t1", "q1")
     lane.deaths = [death]
-    report = CompactionReport.of(await lane._take("compact", Compaction("x").to_bytes()))
+    report = CompactionReport.of(await lane.take("compact", Compaction("x").to_bytes()))
     assert report.compacted
     assert lane.deaths == []
     assert lane.paid == (2 if death == (0, False) else 1)

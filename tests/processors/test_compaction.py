@@ -138,7 +138,7 @@ class CompactedLane(EditedLane):
         return self.recorder.adapter(SummarizationProcessor(FunctionModel(self._summarize, model_name="summarizer")))
 
     async def compact(self) -> CompactionReport:
-        return CompactionReport.of(await self._take("compact", Compaction("x").to_bytes()))
+        return CompactionReport.of(await self.take("compact", Compaction("x").to_bytes()))
 
 
 @pytest.mark.parametrize(("death", "paid"), [((0, False), 2), ((0, True), 1), ((1, False), 1), ((1, True), 1)], ids=str)

@@ -113,8 +113,12 @@ class SteppedLane:
 
     async def ask(self, turn_id: str, prompt: Any) -> TurnRecord:
         """Take a turn, each step by a worker of its own."""
+        return await self.take(turn_id, self.adapter().encode_prompt(prompt))
+
+    async def take(self, turn_id: str, prompt: bytes) -> TurnRecord:
+        """The same, for a prompt as it is stored."""
         key = self.key
-        await self.store.put_input(key, turn_id, digest="d", prompt=self.adapter().encode_prompt(prompt))
+        await self.store.put_input(key, turn_id, digest="d", prompt=prompt)
         step, attempt = 0, 1
         while True:
             request = StepInput(key.conversation, key.agent, key.contract, turn_id, "d", step, self.version)
