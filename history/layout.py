@@ -565,9 +565,9 @@ return 0
 """
 )
 
-# KEYS: a lane's head, the epoch's list, its turns, its parts. ARGV: v, e, n, d, t and x of the head, how many parts there
-# are, the name and the content of each in turn, then encoded entries. A lane that has a history stays as it is, and so
-# does one that had a turn: what that wrote may have been dropped.
+# KEYS: a lane's head, the epoch's list, its turns, its parts. ARGV: v, e, n, d, t and x of the head, how many parts
+# there are, the name and the content of each in turn, then encoded entries. A lane that has a history stays as it is,
+# and so does one that had a turn: what that wrote may have been dropped.
 SEED = (
     STRICT
     + """
