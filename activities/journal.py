@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from hashlib import blake2b
 
-__all__ = ["UNCERTAIN", "UNKNOWN_OUTCOME", "ToolJournal"]
+__all__ = ["UNCERTAIN", "UNKNOWN_OUTCOME", "ToolJournal", "shown_arguments"]
 
 _BEGUN = "?"
+_MAX_ARGUMENT_CHARS = 2_000
 UNCERTAIN = "!"
 """How the keys of calls end whose outcome is unknown."""
 UNKNOWN_OUTCOME = (
@@ -16,6 +17,12 @@ UNKNOWN_OUTCOME = (
     "effect. It was not called again. Find out what it did before you go on."
 )
 """What a model is told of such a call."""
+
+
+def shown_arguments(arguments: bytes | str) -> str:
+    """A call's arguments, as JSON, as events and records show them: their beginning, where they are long."""
+    text = arguments.decode() if isinstance(arguments, bytes) else arguments
+    return text[:_MAX_ARGUMENT_CHARS]
 
 
 class ToolJournal:

@@ -25,7 +25,7 @@ from langgraph.errors import GraphBubbleUp
 from pydantic_core import to_json
 
 from laneway.activities.from_threads import wait_for
-from laneway.activities.journal import UNKNOWN_OUTCOME, ToolJournal
+from laneway.activities.journal import UNKNOWN_OUTCOME, ToolJournal, shown_arguments
 from laneway.errors import ConfigurationError
 from laneway.history.records import UncertainCall
 
@@ -33,7 +33,6 @@ __all__ = ["calls_once", "runs_once"]
 
 T = TypeVar("T")
 
-_MAX_ARGUMENT_CHARS: Final = 2000
 _STOPPED: Final = "~"
 """How the keys of calls end that an interrupt stopped: they are made again when it is answered."""
 _guarded: list[bool] = []
@@ -81,7 +80,7 @@ class _Calls:
 
     async def may_begin(self, key: str, tool: BaseTool, call_id: str | None, arguments: bytes) -> bool:
         """Note that the call begins; False where it had begun before, and nobody knows what came of it."""
-        call = UncertainCall(tool.name, call_id or "", arguments.decode()[:_MAX_ARGUMENT_CHARS])
+        call = UncertainCall(tool.name, call_id or "", shown_arguments(arguments))
         return await self.journal.begin_once(key, call.to_json())
 
     async def finish(self, key: str, result: Any) -> None:

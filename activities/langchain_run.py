@@ -34,6 +34,7 @@ from langgraph.managed.base import ManagedValue
 from langgraph.managed.is_last_step import IsLastStepManager, RemainingStepsManager
 from pydantic_core import to_json, to_jsonable_python
 
+from laneway.activities.journal import shown_arguments
 from laneway.activities.langchain_checkpoint import StepSaver
 from laneway.activities.langchain_graphs import Graph
 from laneway.activities.langchain_models import IN_LANE_REQUEST
@@ -45,7 +46,6 @@ Emit = Callable[[EventKind, Mapping[str, object]], None]
 
 UNSEEN: Final = "__interrupt__"
 """Under which name a checkpoint says what was there when the graph went on from it last."""
-_MAX_ARGUMENT_CHARS: Final = 2000
 
 
 def run_values(graph: Graph) -> frozenset[str]:
@@ -248,7 +248,7 @@ class StepListener(BaseCallbackHandler):
         shown = input_str
         with suppress(TypeError, ValueError):  # what has no JSON form at all is shown as LangChain shows it
             shown = to_json(inputs, fallback=_kind_of, bytes_mode="base64").decode() if inputs else input_str
-        self.say(EventKind.TOOL_CALLED, {"tool": tool, "call_id": call_id, "arguments": shown[:_MAX_ARGUMENT_CHARS]})
+        self.say(EventKind.TOOL_CALLED, {"tool": tool, "call_id": call_id, "arguments": shown_arguments(shown)})
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
         failed = isinstance(output, ToolMessage) and output.status == "error"

@@ -31,13 +31,13 @@ from pydantic_core import to_json
 
 from laneway.activities.adapter import StepWork
 from laneway.activities.hooks import AfterTool, BeforeTool
+from laneway.activities.journal import shown_arguments
 from laneway.activities.langchain_graphs import Graph
 from laneway.errors import HookError, LanewayError
 from laneway.history.records import EventKind
 
 __all__ = ["HookStopped", "ToolGate"]
 
-_MAX_ARGUMENT_CHARS: Final = 2000
 _ADMITTED: Final[ContextVar[bool]] = ContextVar("laneway_tool_admitted", default=False)
 """Whether what runs is a tool whose hooks were asked, or something that it does."""
 
@@ -133,7 +133,7 @@ class ToolGate:
             finally:
                 _ADMITTED.reset(token)
         else:
-            shown = {"tool": name, "call_id": call_id, "arguments": arguments.decode()[:_MAX_ARGUMENT_CHARS]}
+            shown = {"tool": name, "call_id": call_id, "arguments": shown_arguments(arguments)}
             work.emit(EventKind.TOOL_CALLED, shown)
             answer = ToolMessage(reason, name=name, tool_call_id=call_id, status="error")
             work.emit(EventKind.TOOL_FINISHED, {"tool": name, "call_id": call_id, "outcome": "failed"})

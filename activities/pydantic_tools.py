@@ -33,7 +33,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from laneway.activities.archive import TurnArchive, too_large
 from laneway.activities.exits import UserCodeStopped, stopped_itself
 from laneway.activities.hooks import AfterTool, BeforeTool
-from laneway.activities.journal import UNKNOWN_OUTCOME, ToolJournal
+from laneway.activities.journal import UNKNOWN_OUTCOME, ToolJournal, shown_arguments
 from laneway.activities.pydantic_run import JSON_FORM, CallQueue
 from laneway.activities.pydantic_waiting import deferred_result, results_for
 from laneway.activities.retries import SerializationFailed
@@ -160,10 +160,10 @@ class _JournaledToolset(WrapperToolset[Any]):
             await self._tell(name, tool_args, ctx, finished, key)
             return self._answer(finished, ctx)
         reason = await self._ask(name, tool_args, ctx, key)
-        shown = {"tool": name, "call_id": ctx.tool_call_id, "arguments": arguments.decode()[:2000]}
+        shown = {"tool": name, "call_id": ctx.tool_call_id, "arguments": shown_arguments(arguments)}
         self.emit(EventKind.TOOL_CALLED, shown)
         if reason is None and _runs_once(tool):
-            call = UncertainCall(name, ctx.tool_call_id or "", arguments.decode()[:2000])
+            call = UncertainCall(name, ctx.tool_call_id or "", shown_arguments(arguments))
             if not await self.journal.begin_once(key, call.to_json()):
                 reason = UNKNOWN_OUTCOME.format(name=name)
         finished = await self._call(name, tool_args, ctx, tool) if reason is None else _Raised("failed", reason)
