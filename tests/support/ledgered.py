@@ -14,6 +14,8 @@ from typing import Any
 
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.types import interrupt
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
@@ -109,7 +111,10 @@ def application(ledger: Path, stops: Stops, *, version: str = "1") -> Laneway:
 
 
 def _team(ledger: Path, stops: Stops) -> dict[str, Adapter[Any]]:
-    """`lead` hands work to `helper`, and at the same time asks to `sign`; `payer` calls a tool that runs once."""
+    """`lead` hands work to `helper`, and at the same time asks to `sign`; `payer` calls a tool that runs once.
+
+    `graph lead` does the same as a graph, and `lead of graphs` hands it to `graph helper`.
+    """
 
     def lead(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         results = [part.content for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
@@ -125,18 +130,45 @@ def _team(ledger: Path, stops: Stops) -> dict[str, Adapter[Any]]:
         await stops.at("helper")
         return ModelResponse([TextPart("helped")])
 
+    def graph_lead(messages: list[BaseMessage]) -> AIMessage:
+        results = [message.text for message in messages if isinstance(message, ToolMessage)]
+        append(ledger, f"lead asked {len(results)}")
+        if results:
+            return said(" and ".join(results))
+        return called(("delegate_to_helper", {"brief": "help"}, "h"), ("sign", {}, "s"))
+
+    async def graph_helper(messages: list[BaseMessage]) -> AIMessage:
+        append(ledger, "helper asked")
+        await stops.at("helper")
+        return said("helped")
+
+    @tool(name_or_callable="sign")
+    def graph_sign() -> str:
+        """Sign, once that is allowed."""
+        if not interrupt("sign"):
+            return "refused"
+        append(ledger, "signed")
+        return "signed"
+
     def payer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         results = [part for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
         if results:
             return ModelResponse([TextPart(f"{results[0].outcome}: {results[0].content}")])
         return ModelResponse([ToolCallPart("pay", {"amount": 5}, "p")])
 
-    leading: Agent[None, str] = Agent(FunctionModel(lead, model_name="lead"))
-
-    @leading.tool_plain(requires_approval=True)
     def sign() -> str:
         append(ledger, "signed")
         return "signed"
+
+    def leading() -> Agent[None, str]:
+        agent: Agent[None, str] = Agent(FunctionModel(lead, model_name="lead"))
+        agent.tool_plain(requires_approval=True)(sign)
+        return agent
+
+    to_helper = {"helper": Delegation("helper", "helps")}
+    tools = [graph_sign, *LangChainAdapter.delegate_tools(to_helper)]
+    graph: Any = create_agent(ScriptedModel(answer=graph_lead), tools)
+    helping: Any = create_agent(ScriptedModel(answer=graph_helper), [])
 
     paying: Agent[None, str] = Agent(FunctionModel(payer, model_name="payer"))
 
@@ -147,7 +179,10 @@ def _team(ledger: Path, stops: Stops) -> dict[str, Adapter[Any]]:
         return "paid"
 
     return {
-        "lead": PydanticAdapter(leading, delegates={"helper": Delegation("helper", "helps")}),
+        "lead": PydanticAdapter(leading(), delegates=to_helper),
+        "graph lead": LangChainAdapter(graph, delegates=to_helper),
+        "lead of graphs": PydanticAdapter(leading(), delegates={"helper": Delegation("graph helper", "helps")}),
+        "graph helper": LangChainAdapter(helping),
         "helper": PydanticAdapter(Agent(FunctionModel(helper, model_name="helper"))),
         "payer": PydanticAdapter(paying),
     }
