@@ -1,4 +1,4 @@
-"""Records histories of the lane workflow's present shape: `python -m tests.replay.record <name of the shape>`.
+"""Records histories of the lane workflow's present shape: `python -m tests.replay.record <name of the shape> [scenes]`.
 
 Run it for each shape that is released, and commit what it writes; histories of earlier shapes stay as they are.
 """
@@ -18,6 +18,7 @@ from laneway.activities.wire import ANSWER_REQUEST, AnswerNotice
 
 from tests.delegation.agents import Team
 from tests.lanes.agents import Paced
+from tests.steering.agents import Held
 from tests.waiting.agents import Office
 from tests.waiting.test_answers import waiting
 
@@ -87,12 +88,33 @@ async def _team(client: LanewayClient, paced: Paced) -> None:
     await turn.cancel()
 
 
-async def record(shape: str) -> None:
-    """Write the histories of all scenes."""
+async def _steering(client: LanewayClient, paced: Paced) -> None:
+    """A turn that takes messages in, one that is cancelled before, and one that comes to nothing with what it took."""
+    conversation = client.conversation("steering")
+    for prompt, held in (("work", True), ("fail", False)):
+        turn = await conversation.submit("held", prompt, turn_id=prompt)
+        if held:
+            await HELD.begun.wait()
+        steering = [
+            await conversation.submit("held", f"{prompt} {n}", turn_id=f"{prompt} {n}", when_busy="steer")
+            for n in range(3)
+        ]
+        if held:
+            await steering[1].cancel()
+            HELD.gate.set()
+        for one in (turn, *steering):
+            await one.record()
+
+
+HELD = Held()
+
+
+async def record(shape: str, only: list[str]) -> None:
+    """Write the histories of the scenes that are named, or of all."""
     paced = Paced()
     team = Team({"reader": Delegation("reader", "reads", max_concurrency=2)}).agents()
     del team["middle"]
-    app = Laneway(agents={**paced.agents(), **team, "office": Office(timeout=1).adapter()})
+    app = Laneway(agents={**paced.agents(), **team, "office": Office(timeout=1).adapter(), "held": HELD.pydantic()})
     async with LocalStack(None) as stack:
         scenes = {
             "turns": (_turns, "agent"),
@@ -100,7 +122,9 @@ async def record(shape: str) -> None:
             "endless": (_endless, "agent"),
             "waiting": (_waiting, "office"),
             "team": (_team, "lead"),
+            "steering": (_steering, "held"),
         }
+        scenes = {name: scene for name, scene in scenes.items() if name in only or not only}
         settings = stack.settings.model_copy(update={"max_turns_per_run": 5, "idle_timeout": timedelta(seconds=2)})
         async with app.worker(settings), app.client(settings) as client:
             for name, (scene, agent) in scenes.items():
@@ -124,4 +148,4 @@ def _scrubbed(value: Any) -> Any:
 
 
 if __name__ == "__main__":
-    asyncio.run(record(sys.argv[1]))
+    asyncio.run(record(sys.argv[1], sys.argv[2:]))

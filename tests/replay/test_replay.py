@@ -31,7 +31,7 @@ def test_each_shape_has_all_scenes():
         shape, scene, _ = path.stem.rsplit("-", 2)
         scenes.setdefault(shape, set()).add(scene)
     assert scenes.pop("0.1") == {"turns", "endings", "endless"}
-    assert all(found == {"turns", "endings", "endless", "waiting", "team"} for found in scenes.values())
+    assert all(found == {"turns", "endings", "endless", "waiting", "team", "steering"} for found in scenes.values())
 
 
 @pytest.mark.parametrize("suggested", [True, False])
