@@ -77,12 +77,12 @@ class _Run:
         return lane
 
 
-def write_good_run(folder: Path) -> None:
+def write_good_run(folder: Path, agent: str = "careful") -> None:
     """Two lanes and the children of one. On the first: three committed turns, one that failed, one that was cancelled,
     one that was refused. On the second: two that handed out work, one of which asked and one with a budget, one that
     was cancelled with its child, and one that two messages steered."""
     run = _Run()
-    lane = run.lane("talk", "careful")
+    lane = run.lane("talk", agent)
     _turn(run, lane, Plan("t1"), "committed")
     _turn(run, lane, Plan("t2", [["fetch", "count"], ["shy"]]), "committed", again=True)
     _turn(run, lane, Plan("t3", [["broken"]]), "failed")
@@ -321,15 +321,35 @@ def _load(run: _Run, turn: str, step: int) -> dict[str, Any]:
 
 def _append(lane: _Lane, turn: str, messages: Iterable[Message]) -> None:
     for role, parts in messages:
-        apart = [[part] for part in parts] if role == "request" and lane.agent in GRAPHS else [parts]
-        for some in apart:
-            payload = json.dumps({"kind": role, "run_id": turn, "parts": [_part(part) for part in some]}).encode()
-            lane.entries.append(encode(payload, lane.entries[-1][:16] if lane.entries else b""))
+        if lane.agent in GRAPHS:
+            stored, known = _of_a_graph(role, parts), json.dumps({"r": turn}).encode()
+        else:
+            stored, known = [{"kind": role, "run_id": turn, "parts": [_part(part) for part in parts]}], b""
+        for one in stored:
+            previous = lane.entries[-1][:16] if lane.entries else b""
+            lane.entries.append(encode(json.dumps(one).encode(), previous, known))
 
 
-def encode(payload: bytes, previous: bytes) -> bytes:
+def _of_a_graph(role: str, parts: list[list[str]]) -> list[dict[str, Any]]:
+    """A message as a graph's is stored: as LangChain's, each result by itself."""
+    if role == "request":
+        return [{"type": "human" if part[0] == "prompt" else "tool", "data": _data(part)} for part in parts]
+    calls = [{"name": part[1], "id": part[2], "args": json.loads(part[3])} for part in parts if part[0] == "call"]
+    text = "".join(part[1] for part in parts if part[0] == "text")
+    return [{"type": "ai", "data": {"content": text, **({"tool_calls": calls} if calls else {})}}]
+
+
+def _data(part: list[str]) -> dict[str, Any]:
+    if part[0] == "prompt":
+        return {"content": part[1]}
+    _, tool, call, outcome, content = part
+    failed = {"status": "error"} if outcome == "retried" else {}
+    return {"content": content, "name": tool, "tool_call_id": call, **failed}
+
+
+def encode(payload: bytes, previous: bytes, known: bytes = b"") -> bytes:
     """An entry as `history/checkpoints.py` describes it."""
-    body = b"\0\0" + payload
+    body = len(known).to_bytes(2, "big") + known + payload
     return blake2b(body, digest_size=16, key=previous).digest() + body
 
 

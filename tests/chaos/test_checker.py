@@ -613,6 +613,45 @@ def _(evidence: Evidence, lane: LaneLeft) -> None:
     _change(evidence.lanes[TEAM], "s1", checkpoint=(0, 2, "00" * 16))
 
 
+# In lanes of graphs, whose messages are stored in LangChain's form, each result by itself.
+
+GraphPlant = Callable[[list[dict[str, Any]]], object]
+OF_GRAPHS: dict[str, tuple[str, GraphPlant]] = {
+    "a call that was taken out of an answer": ("orphan tool result", lambda m: m[3]["data"]["tool_calls"].pop(0)),
+    "a task's result that is gone": ("orphan tool call", lambda m: m.pop(4)),
+    "another answer": ("history is not the serial one", lambda m: m[1]["data"].update(content="t1: another")),
+    "two tasks that have changed places": ("history is not the serial one", lambda m: m.insert(4, m.pop(5))),
+    "a message of another turn's": ("history is not the serial one", lambda m: m[3]["known"].update(r="t1")),
+    "a message of a cancelled turn": (
+        "history is not the serial one",
+        lambda m: m.append({"type": "human", "data": {"content": Plan("t4").to_prompt()}, "known": {"r": "t4"}}),
+    ),
+    "a removal that was stored": (
+        "history is not the serial one",
+        lambda m: m.append({"type": "remove", "data": {"content": ""}, "known": {"r": "t5"}}),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", OF_GRAPHS)
+def test_what_is_planted_in_a_graphs_lane_is_found(tmp_path: Path, what: str):
+    write_good_run(tmp_path, "graph")
+    evidence = read_evidence(tmp_path)
+    assert _judge(evidence) == set()
+    lane, (rule, plant) = evidence.lanes["talk/graph"], OF_GRAPHS[what]
+    messages: list[dict[str, Any]] = []
+    for entry in lane.epochs[0]:
+        start = 18 + int.from_bytes(entry[16:18], "big")
+        messages.append({**json.loads(entry[start:]), "known": json.loads(entry[18:start])})
+    plant(messages)
+    entries: list[bytes] = []
+    for message in messages:
+        known = json.dumps(message.pop("known")).encode()
+        entries.append(encode(json.dumps(message).encode(), entries[-1][:16] if entries else b"", known))
+    lane.epochs[0] = entries
+    assert rule in {violation.rule for violation in _judge(evidence)}
+
+
 @pytest.mark.parametrize(("rule", "plant"), PLANTS, ids=[f"{n}-{rule}" for n, (rule, _) in enumerate(PLANTS)])
 def test_what_is_planted_is_found(evidence: Evidence, rule: str, plant: Plant):
     plant(evidence, evidence.lanes[LANE])
