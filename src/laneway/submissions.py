@@ -9,6 +9,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
+from weakref import WeakValueDictionary
 
 from temporalio.client import (
     WithStartWorkflowOperation,
@@ -35,8 +36,8 @@ __all__ = ["Submissions"]
 _ACCEPT_TIMEOUT = timedelta(seconds=30)
 # How long a lane waits for a worker that took its workflow task and died; Temporal's default is 10 s.
 _TASK_TIMEOUT = timedelta(seconds=5)
-# Of how many lanes it is known that their workflow is open.
-_MAX_OPEN = 10_000
+# Of how many lanes it is remembered that they are registered, or that their workflow is open.
+_MAX_KNOWN = 10_000
 _PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 0.5
 # How Temporal answers while a lane completes or continues as new, while it has too much to do, or where it gave up the
@@ -56,8 +57,10 @@ class Submissions:
 
     def __init__(self, client: LanewayClient) -> None:
         self._client = client
-        self._locks: dict[str, asyncio.Lock] = {}
-        self._registered: set[str] = set()
+        # Of lanes that a turn is being given to just now: a client may meet any number of them.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        # Lanes that are in their conversation's list, of those that were met last. To add one again does no harm.
+        self._registered: OrderedDict[str, None] = OrderedDict()
         # When each lane's workflow last took a turn from here, by `time.monotonic()`, of those that did last.
         self._open: OrderedDict[str, float] = OrderedDict()
         # Tells this client's submits of a turn from another's.
@@ -78,10 +81,11 @@ class Submissions:
             LaneBusy, TurnConflict, ServiceUnavailable: see there.
         """
         turn_id, client = queued.id, self._client
-        async with self._locks.setdefault(lane.lane_id, asyncio.Lock()):
+        lock = self._locks.setdefault(lane.lane_id, asyncio.Lock())
+        async with lock:
             if lane.lane_id not in self._registered and not lane.is_once:
                 await client.store.register(lane)
-                self._registered.add(lane.lane_id)
+                _note(self._registered, lane.lane_id, None)
             watcher = client.watch.heard(client.store.names(lane).wake, turn_id)
             known = await client.store.put_input(
                 lane,
@@ -191,10 +195,14 @@ class Submissions:
     def _note_open(self, lane: LaneKey) -> None:
         if lane.is_once:
             return
-        self._open[lane.lane_id] = time.monotonic()
-        self._open.move_to_end(lane.lane_id)
-        if len(self._open) > _MAX_OPEN:
-            self._open.popitem(last=False)
+        _note(self._open, lane.lane_id, time.monotonic())
+
+
+def _note(known: OrderedDict[str, Any], name: str, value: object) -> None:
+    known[name] = value
+    known.move_to_end(name)
+    if len(known) > _MAX_KNOWN:
+        known.popitem(last=False)
 
 
 async def _hear(start: WithStartWorkflowOperation[Any, Any]) -> None:
