@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from uuid import uuid4
 
 import pytest
@@ -38,6 +38,24 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_threa
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest begins first: the processes that share the tests then end at about the same time."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, object, object]:
+    """Reports on their way to the process that writes them: text that has no form in UTF-8 would end the whole run."""
+    return _printable((yield))
+
+
+def _printable(value: object) -> object:
+    match value:
+        case str():
+            return value.encode(errors="backslashreplace").decode()
+        case dict():
+            return {name: _printable(one) for name, one in cast("dict[str, object]", value).items()}
+        case list() | tuple():
+            return type(value)(map(_printable, cast("Iterable[object]", value)))
+        case _:
+            return value
 
 
 @pytest.fixture(scope="session")
