@@ -8,6 +8,7 @@ import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
+from uuid import uuid4
 
 import laneway
 from laneway import Laneway, Settings
@@ -45,7 +46,7 @@ async def played(
             if isinstance(app, Laneway) and "client" not in here:
                 await running.enter_async_context(app.worker(settings))
                 here["client"] = await running.enter_async_context(app.client(settings))
-                here["conversation"] = here["client"].conversation("customer-42")
+                here["conversation"] = here["client"].conversation(uuid4().hex)
 
         await serve()
         for number, statement in enumerate(ast.parse(source).body):
