@@ -27,9 +27,10 @@ from tests.support.bench import Bench
 OwnStack = Callable[[], AbstractAsyncContextManager[LocalStack]]
 
 
-async def test_turns_go_on_when_temporal_was_killed_and_restarted(own_stack: OwnStack, conversation_id: str):
+async def test_turns_go_on_when_temporal_was_killed_and_restarted(
+    own_stack: OwnStack, conversation_id: str, paced: Paced
+):
     """A turn that runs, one that waits, and one submitted afterwards."""
-    paced = Paced()
     app = Laneway(agents=paced.agents())
     async with own_stack() as stack, app.worker(stack.settings), app.client(stack.settings) as client:
         conversation = client.conversation(conversation_id)
