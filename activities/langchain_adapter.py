@@ -37,14 +37,16 @@ from laneway.activities.langchain_delegation import check_tools, delegate_tools
 from laneway.activities.langchain_editing import IMPORT, describe, imported
 from laneway.activities.langchain_graphs import Graph, all_graphs, compiled, find, models_of_nodes, response_types
 from laneway.activities.langchain_import import read_import, stored_import
+from laneway.activities.langchain_lane import LaneGraph
 from laneway.activities.langchain_models import stop_sdk_retries
 from laneway.activities.langchain_once import calls_once, runs_once
 from laneway.activities.langchain_output import OutputFinder
+from laneway.activities.langchain_position import Position
 from laneway.activities.langchain_prefix import PrefixChanged, mark_stale
 from laneway.activities.langchain_profile import GraphFactory, made_under
 from laneway.activities.langchain_prompt import GraphPrompt
 from laneway.activities.langchain_state import StateCodec
-from laneway.activities.langchain_step import LaneGraph, Position, Superstep
+from laneway.activities.langchain_step import Superstep
 from laneway.activities.langchain_summary import LangChainText
 from laneway.activities.langchain_traits import inner_models, traits_of
 from laneway.activities.langchain_window import check_prompt, opened_with, reply_of, text_of

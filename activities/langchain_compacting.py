@@ -16,8 +16,9 @@ from laneway.activities.compacting import rewritten, unchanged
 from laneway.activities.langchain_checkpoint import ROOT
 from laneway.activities.langchain_editing import NodeRequest, describe
 from laneway.activities.langchain_framing import sent_prefix
+from laneway.activities.langchain_lane import LaneGraph
 from laneway.activities.langchain_recorded import edit_once
-from laneway.activities.langchain_step import LaneGraph, with_calls
+from laneway.activities.langchain_step import with_calls
 from laneway.activities.langchain_traits import traits_of
 from laneway.history.compaction import Compaction, compactor, summaries_of, why_not
 from laneway.history.model_calls import ModelCalls

@@ -6,37 +6,31 @@
 
 from __future__ import annotations
 
-import json
-from base64 import b64encode
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, Final, cast
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langgraph._internal._config import ensure_config
 from langgraph.channels.delta import DeltaChannel
-from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.errors import GraphRecursionError
-from langgraph.pregel._checkpoint import empty_checkpoint
 from langgraph.types import StateSnapshot
 
 from laneway.activities.adapter import StepResult, StepWork
-from laneway.activities.framing import FramingMemory
 from laneway.activities.hooks import AfterModelRequest
 from laneway.activities.langchain_archive import archive_before, bounded
 from laneway.activities.langchain_budget import GraphBudget, Sized
 from laneway.activities.langchain_checkpoint import ROOT, StepSaver, checkpoint_name
-from laneway.activities.langchain_codec import MessageCodec, detached
+from laneway.activities.langchain_codec import detached
 from laneway.activities.langchain_compaction import compacted_at, compacting, receipt_of_compaction
 from laneway.activities.langchain_editing import DIALECT, NodeRequest, describe
-from laneway.activities.langchain_framing import FramingWatch, GraphFraming, sent_prefix
-from laneway.activities.langchain_graphs import Graph
+from laneway.activities.langchain_framing import FramingWatch, sent_prefix
 from laneway.activities.langchain_growth import History, grown, has_open_calls, shown
+from laneway.activities.langchain_lane import LaneGraph
 from laneway.activities.langchain_models import told_apart
-from laneway.activities.langchain_output import OutputFinder
+from laneway.activities.langchain_position import Position
 from laneway.activities.langchain_prefix import PrefixWatch, is_stale, released
 from laneway.activities.langchain_prompt import GraphInput
 from laneway.activities.langchain_recorded import edit_once
@@ -46,215 +40,17 @@ from laneway.activities.langchain_telemetry import GraphSpans
 from laneway.activities.langchain_tools import HookStopped, ToolGate
 from laneway.activities.langchain_traits import ModelTraits
 from laneway.activities.langchain_waiting import requests_of, resume_with
-from laneway.history.archival import HistoryArchiveSettings
-from laneway.history.delegation import Delegation
 from laneway.history.editing import EditOutcome, EditReceipt
 from laneway.history.model_calls import ModelCalls
 from laneway.history.prefix import receipts_of
 from laneway.history.records import TurnUsage
-from laneway.history.scopes import CompactionInForce, HistoryProcessingSettings, in_force
+from laneway.history.scopes import CompactionInForce, in_force
 from laneway.langgraph_encoder import Snapshot
-from laneway.langgraph_records import packb, unpackb
 
-__all__ = ["LaneGraph", "Position", "Superstep", "with_calls"]
+__all__ = ["Superstep", "with_calls"]
 
-_NO_THREAD: Final = "-"
 _OF_A_TASK: Final = ":"
 """In the name of a namespace that is a task's own, and of no use when the task is done."""
-
-
-@dataclass(frozen=True)
-class LaneGraph:
-    """A graph, and how a lane runs it.
-
-    Attributes:
-        graph: the graph.
-        messages_key: the channel of its messages.
-        config: LangChain's configuration of each run.
-        serde: what stores its state.
-        codec: what stores its messages.
-        output: says what a turn comes to.
-        stream: whether models stream their answers.
-        models: the nodes that ask a model with the messages, and what is known of these models.
-        processing: the adapter's history processing.
-        owner: the adapter.
-        delegates: the agents that it can hand work to.
-        tools: the names of the tools that are found in the graph.
-        max_result_bytes: how large a tool's result may be in history, as JSON; None for any size.
-        archival: when tool exchanges of a running turn are archived; None for never. Results that are too large are
-            archived too then.
-        framings: what each lane's last request carried beside its history.
-    """
-
-    graph: Graph
-    messages_key: str
-    config: Mapping[str, Any]
-    serde: SerializerProtocol
-    codec: MessageCodec
-    output: OutputFinder
-    stream: bool
-    models: Mapping[str, ModelTraits]
-    processing: HistoryProcessingSettings[BaseMessage]
-    owner: object
-    delegates: Mapping[str, Delegation] = field(default_factory=dict[str, Delegation])
-    tools: frozenset[str] = frozenset()
-    max_result_bytes: int | None = None
-    archival: HistoryArchiveSettings | None = None
-    framings: FramingMemory[GraphFraming] = field(default_factory=FramingMemory[GraphFraming])
-
-    @property
-    def limit(self) -> int:
-        """How many supersteps a turn may have."""
-        whole: Any = ensure_config(self.graph.config, cast("Any", self.config))
-        return int(whole["recursion_limit"])
-
-    def load(
-        self,
-        blob: bytes | None,
-        messages: Sequence[BaseMessage],
-        *,
-        parts: Mapping[str, bytes],
-        held: bytes | None = None,
-    ) -> Spaces:
-        """What is stored of a graph's state, put together with its messages.
-
-        Args:
-            blob: as `dump` gave it; None where nothing is stored.
-            messages: the messages.
-            parts: at least the large parts that `dump` named.
-            held: what `dump` was given.
-
-        Raises:
-            CheckpointLost: a part is missing.
-            StoreError: it was altered, or holds a type that is not on the allow-list.
-        """
-        spaces = {} if blob is None else StateCodec(self.serde, messages, held=held, parts=parts).load_spaces(blob)
-        if messages or ROOT in spaces:
-            root = spaces.setdefault(ROOT, [Saved(empty_checkpoint(), {"step": -1})])[-1]
-            self.put_messages(root, messages)
-        return spaces
-
-    def values(
-        self, blob: bytes | None, messages: Sequence[BaseMessage], parts: Mapping[str, bytes]
-    ) -> dict[str, object]:
-        """The values of a graph's channels, as they are stored. Raises as `load` does."""
-        graph = borrowed(self.graph, StepSaver(_NO_THREAD, self.load(blob, messages, parts=parts)), taken=0)
-        values: dict[str, object] = graph.get_state({"configurable": {"thread_id": _NO_THREAD}}).values
-        return values
-
-    def dump(
-        self,
-        spaces: Spaces,
-        messages: Sequence[BaseMessage],
-        *,
-        parts: Mapping[str, bytes],
-        held: bytes | None = None,
-    ) -> Stored:
-        """What `load` is given.
-
-        Args:
-            spaces: the state.
-            messages: the messages.
-            parts: the large parts that are stored already.
-            held: state that is stored elsewhere for as long as this is: what the two have in common is left out.
-
-        Raises:
-            SerializationFailed: the value of a channel cannot be stored.
-        """
-        codec = StateCodec(self.serde, messages, held=held, parts=parts)
-        return codec.dump_spaces(spaces, without=self.messages_key)
-
-    async def committed(
-        self,
-        work: StepWork[BaseMessage],
-        spaces: Spaces,
-        messages: Sequence[BaseMessage],
-        *,
-        parts: Mapping[str, bytes] | None = None,
-    ) -> dict[str, object]:
-        """What is kept beside the history from a commit on. Large parts are kept with the turn by then.
-
-        Args:
-            work: the step that commits.
-            spaces, messages: the graph's state.
-            parts: the large parts that are stored already; None for those that the step began with.
-
-        Raises:
-            SerializationFailed: the value of a channel cannot be stored.
-        """
-        stored = self.dump(spaces, messages, parts=work.parts if parts is None else parts)
-        if stored.new:
-            await work.keep(stored.new)
-        extras: dict[str, object] = {**work.extras, "graph": b64encode(stored.blob).decode()}
-        extras.pop("parts", None)
-        if stored.names:
-            extras["parts"] = list(stored.names)
-        return extras
-
-    def put_messages(self, root: Saved, messages: Sequence[BaseMessage]) -> None:
-        """Have a checkpoint hold these messages."""
-        value: object = list(messages)
-        if isinstance(self.graph.channels[self.messages_key], DeltaChannel):
-            value = Snapshot(value)
-        root.checkpoint["channel_values"][self.messages_key] = value
-        root.checkpoint["channel_versions"].setdefault(self.messages_key, 1)
-
-
-@dataclass
-class Position:
-    """Where a turn is between two supersteps.
-
-    Attributes:
-        next: the nodes that are next.
-        origin: the number that LangGraph gave the step before the turn's first node.
-        begun: the version that the channel with the output had then.
-        live: index of the first message that came after the history was written anew; 0 where it never was.
-        asked: the id of the last message that the turn was given; None for none.
-        asked_models: how many model nodes have run.
-        edited: whether history processing is through for the superstep that is next.
-        used: what the turn has used.
-        prefix: what the history's reasoning was signed under; see `langchain_prefix`. None where nobody asks for that.
-        framing: how many tokens the newest answer's request carried beside its messages; 0 where nobody has looked.
-        given: how many messages the turn's prompt was.
-    """
-
-    next: list[str] = field(default_factory=list[str])
-    origin: int = 0
-    begun: int = 0
-    live: int = 0
-    asked: str | None = None
-    asked_models: int = 0
-    edited: bool = False
-    used: TurnUsage = field(default_factory=TurnUsage)
-    prefix: str | None = None
-    framing: int = 0
-    given: int = 1
-
-    def to_bytes(self, spaces: bytes) -> bytes:
-        """The stored form, together with the graph's state."""
-        used = list(asdict(self.used).values())
-        fields = [
-            self.next,
-            self.origin,
-            self.begun,
-            self.live,
-            self.asked,
-            self.asked_models,
-            self.edited,
-            used,
-            self.prefix,
-            self.framing,
-            self.given,
-        ]
-        head = json.dumps(fields, separators=(",", ":"))
-        return packb([head, spaces])
-
-    @classmethod
-    def from_bytes(cls, blob: bytes) -> tuple[Position, bytes]:
-        """What `to_bytes` was given."""
-        head, spaces = unpackb(blob)
-        following, origin, begun, live, asked, asked_models, edited, used, *later = json.loads(head)
-        return cls(following, origin, begun, live, asked, asked_models, edited, TurnUsage(*used), *later), spaces
 
 
 class Superstep:

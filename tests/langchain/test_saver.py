@@ -10,7 +10,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from redis.asyncio import Redis
 
 from laneway import LangChainAdapter, Settings
-from laneway.activities.langchain_step import LaneGraph
+from laneway.activities.langchain_lane import LaneGraph
 
 from tests.support.stepped_lane import SteppedLane
 
