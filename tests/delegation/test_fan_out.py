@@ -36,12 +36,9 @@ async def test_a_fan_out_is_bounded_by_max_concurrency(bench: Bench, conversatio
     outputs = [(await turn.result()).output for turn in turns]
     assert outputs == ["; ".join(f"success: read {text}" for text in some) for some in texts]
     assert dict(team.read) == {text: 1 for some in texts for text in some}
-    all_spans: list[tuple[float, float]] = []
     for turn in turns:
         children = await children_of(client, turn)
         records = await asyncio.gather(*(client.store.record(child.lane, child.turn_id) for child in children))
         spans = [(one.started_at, one.ended_at) for one in records if one is not None and one.started_at is not None]
         assert len(spans) == CHILDREN
         assert most_at_once(spans) <= AT_A_TIME
-        all_spans += spans
-    assert most_at_once(all_spans) > AT_A_TIME  # turns do not wait for each other

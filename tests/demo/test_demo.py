@@ -102,6 +102,7 @@ def test_a_wrong_expectation_and_an_altered_entry_are_found_and_make_it_fail(tmp
     given = give(tmp_path / "scratch", "--dir", str(odd_folder), "--plant", "answer", "--plant", "entry")
     assert given.code == 1
     assert not given.report["ok"]
+    assert len(given.report["problems"]) == 2, given.report["problems"]
     answers, digests = sorted(given.report["problems"])
     assert answers.startswith("answers right: turn-5 lacks '(planted)'")
     assert digests.startswith("digests verified in Redis: entry 3 of")
