@@ -134,11 +134,16 @@ def verify_chain(chain: Chain) -> tuple[int, list[str]]:
 
 @dataclass(frozen=True)
 class TurnCost:
-    """What a turn wrote into Temporal's history."""
+    """What a turn wrote into Temporal's history.
+
+    Attributes:
+        late: whether Temporal gave up waiting for the worker in it, and asked again, as of a busy machine's.
+    """
 
     turn: str
     events: int
     size_bytes: int
+    late: bool = False
 
 
 async def costs_of(temporal: Client, workflow_id: str) -> tuple[list[TurnCost], bytes]:
@@ -159,7 +164,12 @@ def costs_by_turn(events: Sequence[HistoryEvent]) -> list[TurnCost]:
             starts.append((scheduled if starts else 0, accepted.accepted_request.meta.update_id))
     ends = [start for start, _ in starts[1:]] + [len(events)]
     return [
-        TurnCost(turn, end - start, sum(event.ByteSize() for event in events[start:end]))
+        TurnCost(
+            turn,
+            end - start,
+            sum(event.ByteSize() for event in events[start:end]),
+            any(event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT for event in events[start:end]),
+        )
         for (start, turn), end in zip(starts, ends, strict=True)
     ]
 

@@ -120,7 +120,9 @@ def _temporal(m: Measured) -> list[Figure]:
     dear = [
         cost
         for index, cost in enumerate(m.costs)
-        if not _within(cost, steps=m.steps.get(cost.turn, 0), first=index == 0, disturbed=cost.turn in m.disturbed)
+        if not _within(
+            cost, steps=m.steps.get(cost.turn, 0), first=index == 0, disturbed=cost.late or cost.turn in m.disturbed
+        )
     ]
     why = ", ".join(f"{cost.turn}: {cost.events} events, {cost.size_bytes} bytes" for cost in dear)
     ok = len(m.costs) == m.turns and not dear
