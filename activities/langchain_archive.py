@@ -16,7 +16,6 @@ from typing import Final
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
-from pydantic_core import PydanticSerializationError, to_json
 
 from laneway.activities.archive import TurnArchive, no_such, put_exchanges, too_large
 from laneway.activities.from_threads import wait_for
@@ -30,6 +29,7 @@ from laneway.errors import ConfigurationError
 from laneway.history.archival import READ_TOOL, ArchivePlan, HistoryArchiveSettings, archive
 from laneway.history.editing import EditOutcome
 from laneway.history.model_calls import CallJournal
+from laneway.history.stored_json import any_json
 
 __all__ = ["archive_before", "archive_tools", "bounded", "check_archival", "readable"]
 
@@ -119,7 +119,7 @@ async def bounded(
     for place, message in enumerate(messages):
         if id(message) in known or not isinstance(message, ToolMessage) or message.name == READ_TOOL:
             continue
-        result = _as_json(message.content)
+        result = any_json(message.content)
         if len(result) <= max_bytes:
             continue
         tool = message.name or message.tool_call_id
@@ -129,13 +129,6 @@ async def bounded(
         messages[place] = message.model_copy(update={"content": text})
         entries[place] = describe(messages[place], turn_id)
     return History(messages, entries)
-
-
-def _as_json(content: object) -> bytes:
-    try:
-        return to_json(content, fallback=repr, bytes_mode="base64")
-    except PydanticSerializationError:  # of a lone surrogate, which is stored as an escape
-        return json.dumps(content, default=repr).encode()
 
 
 # The tool -------------------------------------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from uuid import UUID
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
-from pydantic_core import to_json
 
 from laneway.activities.account import TurnAccount
 from laneway.activities.langchain_editing import DIALECT
@@ -28,6 +27,7 @@ from laneway.errors import ConfigurationError
 from laneway.history.budget import Framing, RequestEstimate, UsageCheckpoint, estimate_request
 from laneway.history.estimation import estimate_message, estimate_text
 from laneway.history.origins import EntryMetadata
+from laneway.history.stored_json import any_json
 
 __all__ = ["GraphBudget", "SpendingStopped", "estimate_of"]
 
@@ -144,7 +144,7 @@ def estimate_of(request: Sequence[BaseMessage], parameters: Mapping[str, Any], b
 
 
 def _tokens(value: object) -> int:
-    return estimate_text(to_json(value, fallback=repr, bytes_mode="base64").decode())
+    return estimate_text(any_json(value).decode())
 
 
 @dataclass

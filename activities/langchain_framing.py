@@ -9,12 +9,12 @@ from typing import Any, Final, cast
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
-from pydantic_core import to_json
 
 from laneway.activities.framing import FramingMemory, native_prefix
 from laneway.activities.langchain_messages import LangChainDialect
 from laneway.activities.langchain_request import request_form
 from laneway.history.estimation import estimate_text
+from laneway.history.stored_json import any_json
 
 __all__ = ["FramingWatch", "GraphFraming", "sent_prefix"]
 
@@ -41,7 +41,7 @@ class GraphFraming:
     def tools_tokens(self) -> int:
         """An estimate of the tools."""
         tools = cast("Sequence[object]", self.parameters.get("tools") or ())
-        return sum(estimate_text(to_json(one, fallback=repr).decode()) for one in tools)
+        return sum(estimate_text(any_json(one).decode()) for one in tools)
 
     def is_of(self, model: BaseChatModel) -> bool:
         """Whether a model is the one that was asked, or set up as it. Scripts that only share a name are not."""

@@ -22,12 +22,12 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.errors import GraphBubbleUp
-from pydantic_core import to_json
 
 from laneway.activities.from_threads import wait_for
 from laneway.activities.journal import UNKNOWN_OUTCOME, ToolJournal, shown_arguments
 from laneway.errors import ConfigurationError
 from laneway.history.records import UncertainCall
+from laneway.history.stored_json import any_json, kind_of
 
 __all__ = ["calls_once", "runs_once"]
 
@@ -63,7 +63,7 @@ class _Calls:
 
     def key(self, tool: BaseTool, given: object, call_id: str | None) -> tuple[str, bytes]:
         """Names a call; and what it is called with."""
-        arguments = to_json(given, fallback=_kind_of, bytes_mode="base64", inf_nan_mode="constants")
+        arguments = any_json(given, fallback=kind_of)
         key = self.journal.key(call_id or "", tool.name, arguments)
         stops = 0
         while self.journal.finished(f"{key}{_STOPPED}{stops}") is not None:
@@ -173,8 +173,3 @@ def _async(given: Any) -> Any:
 def _unknown(tool: BaseTool, call_id: str | None) -> object:
     text = UNKNOWN_OUTCOME.format(name=tool.name)
     return text if call_id is None else ToolMessage(text, tool_call_id=call_id, name=tool.name, status="error")
-
-
-def _kind_of(value: object) -> str:
-    # Not `repr`: an object's address would make another key of the same call after a crash.
-    return type(value).__qualname__

@@ -32,13 +32,14 @@ from langgraph.channels.untracked_value import UntrackedValue
 from langgraph.errors import GraphBubbleUp
 from langgraph.managed.base import ManagedValue
 from langgraph.managed.is_last_step import IsLastStepManager, RemainingStepsManager
-from pydantic_core import to_json, to_jsonable_python
+from pydantic_core import to_jsonable_python
 
 from laneway.activities.journal import shown_arguments
 from laneway.activities.langchain_checkpoint import StepSaver
 from laneway.activities.langchain_graphs import Graph
 from laneway.activities.langchain_models import IN_LANE_REQUEST
 from laneway.history.records import EventKind, TurnUsage
+from laneway.history.stored_json import any_json, kind_of
 
 __all__ = ["UNSEEN", "StepListener", "borrowed", "run_graph", "run_values"]
 
@@ -247,7 +248,7 @@ class StepListener(BaseCallbackHandler):
         self._tools[run_id] = tool, call_id
         shown = input_str
         with suppress(TypeError, ValueError):  # what has no JSON form at all is shown as LangChain shows it
-            shown = to_json(inputs, fallback=_kind_of, bytes_mode="base64").decode() if inputs else input_str
+            shown = any_json(inputs, fallback=kind_of).decode() if inputs else input_str
         self.say(EventKind.TOOL_CALLED, {"tool": tool, "call_id": call_id, "arguments": shown_arguments(shown)})
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
@@ -262,7 +263,3 @@ class StepListener(BaseCallbackHandler):
         tool, call_id = self._tools.pop(run_id, ("tool", None))
         self._used.tool_calls += 1
         self.say(EventKind.TOOL_FINISHED, {"tool": tool, "call_id": call_id, "outcome": outcome})
-
-
-def _kind_of(value: object) -> str:
-    return type(value).__qualname__

@@ -19,9 +19,9 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
-from pydantic_core import to_json
 
 from laneway.activities.telemetry import StepTelemetry
+from laneway.history.stored_json import any_json, kind_of
 
 __all__ = ["GraphSpans"]
 
@@ -94,7 +94,7 @@ class GraphSpans(BaseCallbackHandler):
             attributes["gen_ai.provider.name"] = str(provider)
         more = {name: known[key] for key, name in _SETTINGS.items() if isinstance(known.get(key), int | float)}
         if self._content:
-            more["gen_ai.input.messages"] = _as_json(one for request in messages for one in request)
+            more["gen_ai.input.messages"] = _as_json([one for request in messages for one in request])
         self._begin(f"chat {model}", run_id, parent_run_id, attributes, more, kind=SpanKind.CLIENT)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
@@ -225,4 +225,4 @@ def _parts(message: BaseMessage) -> list[dict[str, object]]:
 
 
 def _text(value: object) -> str:
-    return to_json(value, fallback=lambda one: type(one).__qualname__, bytes_mode="base64").decode()
+    return any_json(value, fallback=kind_of).decode()

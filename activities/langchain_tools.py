@@ -27,7 +27,6 @@ from langchain_core.messages import ToolMessage
 from langgraph.prebuilt import ToolNode
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.pregel import Pregel
-from pydantic_core import to_json
 
 from laneway.activities.adapter import StepWork
 from laneway.activities.hooks import AfterTool, BeforeTool
@@ -35,6 +34,7 @@ from laneway.activities.journal import shown_arguments
 from laneway.activities.langchain_graphs import Graph
 from laneway.errors import HookError, LanewayError
 from laneway.history.records import EventKind
+from laneway.history.stored_json import any_json, kind_of
 
 __all__ = ["HookStopped", "ToolGate"]
 
@@ -121,7 +121,7 @@ class ToolGate:
     async def _call(self, request: ToolCallRequest, execute: _Execute) -> Any:
         call, work = request.tool_call, self._work
         name, call_id = call["name"], call["id"] or ""
-        arguments = to_json(call["args"], fallback=_kind_of, bytes_mode="base64", inf_nan_mode="constants")
+        arguments = any_json(call["args"], fallback=kind_of)
         key = self._key(request, name, call_id, arguments)
         fields: dict[str, Any] = {"step": work.step, "tool": name, "call_id": call_id, "arguments": call["args"]}
         reason = await self._ask(fields, key)
@@ -201,8 +201,3 @@ class _ToolWatch(BaseCallbackHandler):
                 "be called: run it in a ToolNode, or leave the hooks out. It was not run"
             )
         )
-
-
-def _kind_of(value: object) -> str:
-    # Not `repr`: an object's address would make another key of the same call after a crash.
-    return type(value).__qualname__

@@ -12,13 +12,13 @@ from typing import Any, cast
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.models import ModelRequestContext, ModelRequestParameters
 from pydantic_ai.tools import RunContext, ToolDefinition
-from pydantic_core import to_json
 
 from laneway.activities.account import TurnAccount
 from laneway.activities.pydantic_editing import measured
 from laneway.activities.pydantic_growth import Growth
 from laneway.history.budget import Framing, RequestEstimate
 from laneway.history.estimation import estimate_text
+from laneway.history.stored_json import any_json
 
 __all__ = ["BudgetGate", "framing_of"]
 
@@ -76,4 +76,4 @@ def _tools(tools: Iterable[ToolDefinition]) -> int:
 
 
 def _tokens(value: object) -> int:
-    return estimate_text(to_json(value, fallback=repr, bytes_mode="base64").decode())
+    return estimate_text(any_json(value).decode())

@@ -16,13 +16,13 @@ from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models import Model, ModelRequestContext, ModelRequestParameters
 from pydantic_ai.tools import RunContext
-from pydantic_core import to_json
 
 from laneway.activities.pydantic_editing import DIALECT, request_of, ties_reasoning
 from laneway.activities.pydantic_growth import Growth
 from laneway.errors import HistoryProcessingValidationError
 from laneway.history.editing import EditOutcome
 from laneway.history.prefix import RELEASE, release_reasoning
+from laneway.history.stored_json import any_json
 
 __all__ = ["PrefixWatch", "prefix_of"]
 
@@ -40,10 +40,7 @@ def prefix_of(parameters: ModelRequestParameters) -> str:
     ]
     steady = [[part.content for part in parts if not part.dynamic], tools, parameters.native_tools]
     everything = [[part.content for part in parts], steady]
-    return ":".join(
-        blake2b(to_json(value, fallback=repr, bytes_mode="base64"), digest_size=8).hexdigest()
-        for value in (steady, everything)
-    )
+    return ":".join(blake2b(any_json(value), digest_size=8).hexdigest() for value in (steady, everything))
 
 
 class PrefixWatch(AbstractCapability[Any]):

@@ -42,6 +42,7 @@ from laneway.errors import ConfigurationError
 from laneway.history.archival import READ_TOOL
 from laneway.history.records import EventKind, UncertainCall
 from laneway.history.requests import Answered
+from laneway.history.stored_json import any_json, kind_of
 
 __all__ = ["Emit", "LaneCapability", "ResultLimit", "StreamingLaneCapability"]
 
@@ -149,7 +150,7 @@ class _JournaledToolset(WrapperToolset[Any]):
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
-        arguments = to_json(tool_args, fallback=_kind_of, bytes_mode="base64", inf_nan_mode="constants")
+        arguments = any_json(tool_args, fallback=kind_of)
         # An approved call is another one than the one that asked for its approval.
         key = self.journal.key(ctx.tool_call_id or "", f"{name}!" if ctx.tool_call_approved else name, arguments)
         done = self.journal.finished(key)
@@ -247,11 +248,6 @@ def _runs_once(tool: ToolsetTool[Any]) -> bool:
     if retry not in (None, "never"):
         raise ConfigurationError(f"tool {tool.tool_def.name!r} has {retry!r} as its metadata's retry: give 'never'")
     return retry == "never"
-
-
-def _kind_of(value: object) -> str:
-    # Not `repr`: an object's address would make another key of the same call after a crash.
-    return type(value).__qualname__
 
 
 def _outcome(finished: _Finished) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
-__all__ = ["as_printable", "compact_json"]
+from pydantic_core import PydanticSerializationError, to_json
+
+__all__ = ["any_json", "as_printable", "compact_json", "kind_of"]
 
 
 def compact_json(value: object) -> bytes:
@@ -18,6 +21,24 @@ def compact_json(value: object) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         return json.dumps(value, separators=(",", ":")).encode()
+
+
+def any_json(value: object, *, fallback: Callable[[object], str] = repr) -> bytes:
+    """Whatever a framework or user code has in hand as JSON, bytes as base64; lone surrogates as in `compact_json`.
+
+    Args:
+        value: what it is.
+        fallback: what to write for a value that has no form in JSON.
+    """
+    try:
+        return to_json(value, fallback=fallback, bytes_mode="base64", inf_nan_mode="constants")
+    except PydanticSerializationError:
+        return json.dumps(value, separators=(",", ":"), default=fallback).encode()
+
+
+def kind_of(value: object) -> str:
+    """A fallback for `any_json` that is the same in every process; a `repr` has an object's address in it."""
+    return type(value).__qualname__
 
 
 def as_printable(text: str) -> str:
