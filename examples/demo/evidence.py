@@ -137,7 +137,9 @@ class TurnCost:
     """What a turn wrote into Temporal's history.
 
     Attributes:
-        late: whether Temporal gave up waiting for the worker in it, and asked again, as of a busy machine's.
+        late: whether Temporal heard late of the worker in it, as of a busy machine's: it gave up waiting and asked
+            again, or the turn was accepted before the activity of the one before it was reported. Either takes
+            further workflow tasks.
     """
 
     turn: str
@@ -168,10 +170,17 @@ def costs_by_turn(events: Sequence[HistoryEvent]) -> list[TurnCost]:
             turn,
             end - start,
             sum(event.ByteSize() for event in events[start:end]),
-            any(event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT for event in events[start:end]),
+            any(_late(event, events[start].event_id) for event in events[start:end]),
         )
         for (start, turn), end in zip(starts, ends, strict=True)
     ]
+
+
+def _late(event: HistoryEvent, start: int) -> bool:
+    completed = event.activity_task_completed_event_attributes
+    return event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT or (
+        event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED and completed.scheduled_event_id < start
+    )
 
 
 def texts_in(history: bytes, texts: Iterable[str]) -> list[str]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
 
 from laneway.history.checkpoints import StoredEntry, encode_entries
 
-from examples.demo.evidence import Chain, Tally, tally, texts_in, verify_chain
+from examples.demo.evidence import Chain, Tally, TurnCost, costs_by_turn, tally, texts_in, verify_chain
 from examples.demo.figures import Measured, closing_figures
 from examples.demo.ledger import Line, LineKind
 from examples.demo.questions import Expected, holds
@@ -74,6 +76,63 @@ def test_a_checkpoint_that_is_not_on_the_chain_is_found(chain: Chain) -> None:
 def test_a_text_in_the_history_of_temporal_is_found() -> None:
     assert texts_in(b"...Which of the files...", ["Which of the files?", "short"]) == []
     assert texts_in(b"...Which of the files?...", ["“Which of the files?”"]) == ["“Which of the files?”"]
+
+
+def events(*kinds: str) -> list[HistoryEvent]:
+    """A history: `task` is three events, `accepted:turn-1` one, `completed:5` the end of what event 5 scheduled."""
+    out: list[HistoryEvent] = []
+    for kind in kinds:
+        name, _, detail = kind.partition(":")
+        match name:
+            case "task":
+                task = (
+                    EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED,
+                    EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED,
+                    EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED,
+                )
+                out.extend(HistoryEvent(event_type=part) for part in task)
+            case "accepted":
+                event = HistoryEvent(event_type=EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED)
+                event.workflow_execution_update_accepted_event_attributes.accepted_request.meta.update_id = detail
+                out.append(event)
+            case "scheduled":
+                out.append(HistoryEvent(event_type=EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED))
+            case "completed":
+                event = HistoryEvent(event_type=EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED)
+                event.activity_task_completed_event_attributes.scheduled_event_id = int(detail)
+                out.append(event)
+            case _:
+                assert name == "timed_out"
+                out.append(HistoryEvent(event_type=EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT))
+    for index, event in enumerate(out, 1):
+        event.event_id = index
+    return out
+
+
+def shared_out(*kinds: str) -> list[tuple[str, int, bool]]:
+    """Each turn, its events, and whether Temporal heard late of its worker."""
+    costs: list[TurnCost] = costs_by_turn(events(*kinds))
+    return [(cost.turn, cost.events, cost.late) for cost in costs]
+
+
+def test_each_turn_has_the_events_from_the_workflow_task_that_accepted_it() -> None:
+    one_after_the_other = ("task", "accepted:turn-1", "scheduled", "completed:5", "task")
+    assert shared_out(*one_after_the_other, "task", "accepted:turn-2", "scheduled", "completed:14") == [
+        ("turn-1", 9, False),
+        ("turn-2", 6, False),
+    ]
+
+
+def test_a_turn_that_was_accepted_before_the_last_ones_activity_was_reported_is_late() -> None:
+    first = ("task", "accepted:turn-1", "scheduled")
+    assert shared_out(*first, "task", "accepted:turn-2", "completed:5", "task", "scheduled", "completed:14") == [
+        ("turn-1", 5, False),
+        ("turn-2", 10, True),
+    ]
+
+
+def test_a_turn_whose_workflow_task_timed_out_is_late() -> None:
+    assert shared_out("task", "accepted:turn-1", "timed_out", "task", "scheduled") == [("turn-1", 9, True)]
 
 
 @pytest.mark.parametrize(
