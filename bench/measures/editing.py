@@ -33,6 +33,7 @@ from laneway.activities.adapter import StepWork
 from laneway.activities.journal import ToolJournal
 from laneway.activities.pydantic_editing import Continuity, describe
 from laneway.activities.pydantic_growth import Growth
+from laneway.activities.pydantic_step import RunStep
 from laneway.history.checkpoints import CheckpointRef
 from laneway.history.origins import EntryMetadata
 
@@ -139,10 +140,13 @@ def lane_pass(stored: Stored, adapter: PydanticAdapter[None, str]) -> Pass:
     deps = SimpleNamespace(model=adapter.agent.model)
 
     async def run() -> object:
-        growth = Growth(work_of(stored), stored.messages, len(stored.messages), Continuity("lane:0"))
+        work = work_of(stored)
+        growth = Growth(work, stored.messages, len(stored.messages), Continuity("lane:0"))
         state = SimpleNamespace(message_history=list(stored.messages), run_step=0)
         running = SimpleNamespace(ctx=SimpleNamespace(state=state, deps=deps))
-        await adapter._edit(cast("Any", running), SimpleNamespace(request=stored.request), growth)
+        await RunStep(adapter._lane, work).edit_request(
+            cast("Any", running), SimpleNamespace(request=stored.request), growth
+        )
         return state
 
     return run

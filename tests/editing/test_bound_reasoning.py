@@ -222,13 +222,11 @@ async def test_a_caller_who_has_the_provider_drop_is_left_to_it(bench: Bench, co
 def _deploy_after_the_first_answer(agent: PydanticAdapter[None, str], server: ProviderServer) -> None:
     """What a deploy between two steps does: the next one is taken by an agent with other static instructions."""
     model: Any = agent.agent.model
-    changed = adapter(model.client, "Be very brief.", **(agent.agent.model_settings or {})).agent
+    changed = adapter(model.client, "Be very brief.", **(agent.agent.model_settings or {}))
     before, taken = agent.step, itertools.count()
 
     async def step(work: Any) -> Any:
-        if next(taken) == 2:
-            agent.agent = changed
-        return await before(work)
+        return await (before if next(taken) < 2 else changed.step)(work)
 
     agent.step = step  # type: ignore[method-assign]
 
