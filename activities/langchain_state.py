@@ -16,6 +16,7 @@ from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from laneway.activities.langchain_codec import detached
 from laneway.activities.retries import SerializationFailed
 from laneway.errors import LanewayError, StoreError
 from laneway.langgraph_codec import Codec
@@ -84,6 +85,7 @@ class StateCodec(Codec):
         growing: whether what was encoded before is referred to, so that only all of it together can be decoded.
         held: what was encoded elsewhere and is at hand whenever this is decoded: its parts are not encoded again.
         parts: the large parts that are stored by themselves, by name. None where all parts go with the rest.
+        copies: whether what is decoded holds copies of the history's messages, and not these.
     """
 
     def __init__(
@@ -94,12 +96,14 @@ class StateCodec(Codec):
         growing: bool = False,
         held: bytes | None = None,
         parts: Mapping[str, bytes] | None = None,
+        copies: bool = False,
     ) -> None:
         super().__init__(serde, owner="LangChainAdapter")
         self._apart = None if parts is None else {bytes.fromhex(name): part for name, part in parts.items()}
         self._growing = growing
         self._known: dict[bytes, bytes] = {} if held is None else dict(_parts_of(held))
         self._history = history
+        self._copies = copies
         self._named = {message.id: index for index, message in enumerate(history) if message.id is not None}
 
     # Spaces -----------------------------------------------------------------------------------------------------------
@@ -214,7 +218,7 @@ class StateCodec(Codec):
                 f"a graph's state refers to message {place} of a history of {len(self._history)}: restore Redis from a "
                 "backup that has both"
             )
-        return self._history[place]
+        return detached(self._history[place]) if self._copies else self._history[place]
 
 
 def _taken_apart(blob: bytes) -> tuple[bytes, list[Any], dict[bytes, bytes]]:

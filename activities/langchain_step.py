@@ -23,7 +23,6 @@ from laneway.activities.hooks import AfterModelRequest
 from laneway.activities.langchain_archive import archive_before, bounded
 from laneway.activities.langchain_budget import GraphBudget, Sized
 from laneway.activities.langchain_checkpoint import ROOT, StepSaver, checkpoint_name
-from laneway.activities.langchain_codec import detached
 from laneway.activities.langchain_compaction import compacted_at, compacting, receipt_of_compaction
 from laneway.activities.langchain_editing import DIALECT, NodeRequest, describe
 from laneway.activities.langchain_framing import FramingWatch, sent_prefix
@@ -82,6 +81,8 @@ class Superstep:
         # How many of its messages Redis has; None where it has another history.
         self._staged: int | None = len(work.history)
         self._shown = shown(work.history, live=live, asks=False)
+        # Of each message of the history the copy that was shown, where it is as it was.
+        self._copies: Sequence[BaseMessage | None] = self._shown.copies_of(work.history)
         # The head does not move while the turn runs, so what is staged need not hold again what the head holds.
         self._committed = committed
         self._parts = dict(work.parts)
@@ -162,8 +163,14 @@ class Superstep:
         taken = root.metadata.get("step", 0) - position.origin
         # Not a continuation to LangGraph: see `langchain_run`.
         root.checkpoint["versions_seen"][UNSEEN] = dict(root.checkpoint["channel_versions"])
-        known = [detached(one) for one in self._history.messages]
-        codec = StateCodec(self._lane.serde, known, growing=True, held=self._committed, parts=self._parts)
+        codec = StateCodec(
+            self._lane.serde,
+            self._history.messages,
+            growing=True,
+            held=self._committed,
+            parts=self._parts,
+            copies=True,
+        )
         listener = StepListener(self._work.emit, self._replay(codec, position.used))
         resumes = self._resumes(begun)
 
@@ -312,7 +319,7 @@ class Superstep:
         """Take up what an edit has made of the history."""
         if outcome.verdict != "accepted":
             return position
-        self._history, self._staged = History(outcome.messages, outcome.entries), None
+        self._history, self._staged, self._copies = History(outcome.messages, outcome.entries), None, ()
         return replace(position, live=len(outcome.messages))
 
     def _request(self, position: Position, traits: ModelTraits) -> NodeRequest:
@@ -343,7 +350,7 @@ class Superstep:
         return position
 
     def _show(self, position: Position, *, asks: bool) -> None:
-        self._shown = shown(self._history.messages, live=position.live, asks=asks)
+        self._shown = shown(self._history.messages, live=position.live, asks=asks, copies=self._copies)
         if self._shown.messages or self._lane.messages_key in self._saver.root.checkpoint["channel_versions"]:
             self._lane.put_messages(self._saver.root, self._shown.messages)
 
@@ -410,7 +417,9 @@ class Superstep:
         work, key = self._work, self._lane.messages_key
         value = _unwrapped(self._saver.root.checkpoint["channel_values"].get(key, []))
         name = f"{work.turn_id}/{work.step}"
-        self._history, kept = grown(self._history, self._shown, value, channel=key, turn_id=work.turn_id, name=name)
+        self._history, kept, self._copies = grown(
+            self._history, self._shown, value, channel=key, turn_id=work.turn_id, name=name
+        )
         if not kept:
             self._staged = None
         return kept

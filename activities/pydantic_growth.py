@@ -95,7 +95,9 @@ class Growth:
 
     def _compacted(self, messages: Sequence[ModelMessage]) -> int | None:
         """Index of the message that brought a compaction by the provider in this step; None where none did."""
-        for index in range(len(messages) - 1, -1, -1):
+        # What was stored brought none in this step.
+        first = len(self.stored) if self._is_kept(messages) else 0
+        for index in range(len(messages) - 1, first - 1, -1):
             if is_compaction(messages[index]):
                 known = any(messages[index] is one or messages[index] == one for one in self.stored)
                 return None if known else index

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import islice
+from operator import attrgetter, is_, ne
 from typing import Any, Literal, cast
 
 from pydantic import ConfigDict, TypeAdapter
@@ -89,6 +90,7 @@ class RunState:
 # A list, because the form of a dataclass by itself cannot be set from outside.
 _state: TypeAdapter[list[RunState]] = TypeAdapter(list[RunState], config=JSON_FORM)
 
+_kind_of = attrgetter("kind")
 _Run = AgentRun[Any, Any]
 _Node = Any
 
@@ -187,7 +189,8 @@ def as_loaded(history: Sequence[ModelMessage], base: int) -> list[ModelMessage]:
     change, and what was read is not taken for an edit.
     """
     earlier = history[:base]
-    if all(one.kind != following.kind for one, following in pairwise(earlier)):
+    kinds = list(map(_kind_of, earlier))
+    if all(map(ne, kinds, islice(kinds, 1, None))):
         # Nothing to merge, and nothing else to do in what the framework itself wrote: its own pass is slow.
         return list(history)
     return [*repair_messages(earlier, repair_last_response=False), *history[base:]]
@@ -210,6 +213,8 @@ def keep_stored(stored: Sequence[ModelMessage], current: list[ModelMessage]) -> 
 def common_prefix(stored: Sequence[ModelMessage], current: Sequence[ModelMessage]) -> int:
     """How many messages at the start of `current` are the stored ones: the same objects, or equal ones."""
     length = min(len(stored), len(current))
+    if all(map(is_, stored, current)):
+        return length
     for index in range(length):
         if stored[index] is not current[index] and stored[index] != current[index]:
             return index

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Final, Literal, Self, get_args
 
 from laneway.errors import BudgetExceeded, ConfigurationError, RequestTooLarge
@@ -62,7 +62,8 @@ class RequestBudget:
     tool_call_limit: int | None = None
 
     def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
+        for name in _LIMITS:
+            value: object = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
                 raise ConfigurationError(
                     f"the budget's {name} is {value!r}: give a nonnegative int, or None for no limit (0 forbids)"
@@ -70,9 +71,11 @@ class RequestBudget:
 
     def narrowed(self, inner: RequestBudget | None) -> RequestBudget:
         """This budget with another one inside it: of each limit the smaller."""
-        if inner is None:
+        if inner is None or inner.is_empty:
             return self
-        return RequestBudget(*(_least(getattr(self, one.name), getattr(inner, one.name)) for one in fields(self)))
+        if self.is_empty:
+            return inner
+        return RequestBudget(*(_least(getattr(self, name), getattr(inner, name)) for name in _LIMITS))
 
     @property
     def counted(self) -> Mapping[BudgetDimension, int]:
@@ -87,7 +90,7 @@ class RequestBudget:
 
     def to_data(self) -> dict[str, int]:
         """The limits that there are, as JSON has them."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        return {name: value for name in _LIMITS if (value := getattr(self, name)) is not None}
 
     @classmethod
     def from_data(cls, data: Mapping[str, int]) -> Self:
@@ -95,6 +98,7 @@ class RequestBudget:
         return cls(**data)
 
 
+_LIMITS: Final = tuple(one.name for one in fields(RequestBudget))
 _UNLIMITED: Final = RequestBudget()
 
 
