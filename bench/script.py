@@ -51,13 +51,13 @@ def replies(size_bytes: int = REPLY_BYTES) -> Iterator[str]:
 
 
 def answer() -> Callable[..., Any]:
-    """A `FunctionModel`'s function that answers with the next reply."""
+    """A `FunctionModel`'s function that answers with the next reply. One that is not async would run in a thread."""
     from pydantic_ai.messages import ModelResponse, TextPart
     from pydantic_ai.usage import RequestUsage
 
     texts = replies()
 
-    def respond(messages: list[Any], info: Any) -> Any:
+    async def respond(messages: list[Any], info: Any) -> Any:
         return ModelResponse([TextPart(next(texts))], usage=RequestUsage(**_TOKENS))
 
     return respond
@@ -70,7 +70,7 @@ def answer_with_tools() -> Callable[..., Any]:
 
     texts = replies()
 
-    def respond(messages: list[Any], info: Any) -> Any:
+    async def respond(messages: list[Any], info: Any) -> Any:
         usage = RequestUsage(**_TOKENS)
         if any(isinstance(part, UserPromptPart) for part in messages[-1].parts):
             turn = uuid4().hex[:8]
@@ -88,7 +88,7 @@ def answer_with_calls(tool: str, argument: str) -> Callable[..., Any]:
 
     texts = replies()
 
-    def respond(messages: list[Any], info: Any) -> Any:
+    async def respond(messages: list[Any], info: Any) -> Any:
         usage = RequestUsage(**_TOKENS)
         last = messages[-1].parts[-1]
         count = int(str(last.content)) if isinstance(last, UserPromptPart) else 0

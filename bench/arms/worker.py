@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 import time
-from typing import Any
+from typing import Any, cast
 
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse
@@ -34,12 +34,12 @@ def app(settings: Settings) -> Laneway:
 
     async def noted(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         await note(messages)
-        return respond(messages, info)
+        return cast("ModelResponse", await respond(messages, info))
 
     async def hangs_once(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         if await note(messages) == 1:
             await asyncio.sleep(_HANG_SECONDS)
-        return respond(messages, info)
+        return cast("ModelResponse", await respond(messages, info))
 
     return Laneway(
         agents={

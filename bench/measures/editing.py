@@ -73,7 +73,7 @@ def history(count: int) -> Stored:
 
 
 def adapter(processor: Any = None, condition: Any = None) -> PydanticAdapter[None, str]:
-    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         return ModelResponse([TextPart("done")], usage=_USAGE)
 
     with warnings.catch_warnings():
