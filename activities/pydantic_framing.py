@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
-from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.models import Model, ModelRequestContext, ModelRequestParameters
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.settings import ModelSettings
-from pydantic_ai.tools import RunContext
 
 from laneway.activities.framing import FramingMemory
 from laneway.activities.pydantic_budget import framing_of
@@ -32,17 +29,15 @@ class RequestFraming:
         return framing_of(self.parameters).total_tokens
 
 
-class FramingWatch(AbstractCapability[Any]):
-    """Remembers what a lane's requests carry."""
+class FramingWatch:
+    """Remembers what a lane's requests carry. It is no capability by itself: each one costs a run at every hook."""
 
     def __init__(self, memory: FramingMemory[RequestFraming], lane_id: str) -> None:
-        super().__init__()
         self._memory = memory
         self._lane_id = lane_id
 
-    async def prepare_model_request(
-        self, ctx: RunContext[Any], request_context: ModelRequestContext
-    ) -> ModelRequestContext:
+    def see(self, request_context: ModelRequestContext) -> None:
+        """Remember what a request carries that is about to be sent."""
         settings = request_context.model_settings
         framing = RequestFraming(
             request_context.model,
@@ -50,7 +45,6 @@ class FramingWatch(AbstractCapability[Any]):
             None if settings is None else ModelSettings(**settings),
         )
         self._memory.put(self._lane_id, framing)
-        return request_context
 
 
 def is_same_model(one: Model, other: Model) -> bool:

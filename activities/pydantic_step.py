@@ -81,12 +81,17 @@ class RunStep(Generic[DepsT]):
         archived = None if lane.archival is None else work.archive
         limit = None if lane.max_result_bytes is None else ResultLimit(lane.max_result_bytes, archived)
         capability = (StreamingLaneCapability if streaming else LaneCapability)(
-            work.journal, work.emit, work.answers, limit, work.hooks, work.step
+            work.journal,
+            work.emit,
+            work.answers,
+            limit,
+            work.hooks,
+            work.step,
+            FramingWatch(lane.framings, work.lane_id),
         )
         reader = None if archived is None else ArchiveReader(archived, decode)
         watch = PrefixWatch(lane.owner) if lane.may_tie_reasoning else None
         gate = BudgetGate(work.account) if work.account.is_limited else None
-        memory = FramingWatch(lane.framings, work.lane_id)
         async with lane.agent.iter(
             asked if state is None else None,
             message_history=history,
@@ -101,7 +106,7 @@ class RunStep(Generic[DepsT]):
             capabilities=[
                 *self._compaction(),
                 *_instrumentation(work),
-                *(one for one in (capability, reader, watch, memory, gate) if one is not None),
+                *(one for one in (capability, reader, watch, gate) if one is not None),
             ],
             toolsets=lane.delegate_tools or None,
             infer_name=False,

@@ -26,6 +26,7 @@ from pydantic_ai.messages import (
     ToolReturn,
     ToolReturnContent,
 )
+from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunContext
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 from pydantic_core import PydanticSerializationError, to_json
@@ -34,6 +35,7 @@ from laneway.activities.archive import TurnArchive, too_large
 from laneway.activities.exits import UserCodeStopped, stopped_itself
 from laneway.activities.hooks import AfterTool, BeforeTool
 from laneway.activities.journal import UNKNOWN_OUTCOME, ToolJournal, shown_arguments
+from laneway.activities.pydantic_framing import FramingWatch
 from laneway.activities.pydantic_run import JSON_FORM, CallQueue
 from laneway.activities.pydantic_waiting import deferred_result, results_for
 from laneway.activities.retries import SerializationFailed
@@ -265,6 +267,7 @@ class LaneCapability(AbstractCapability[Any]):
         limit: ResultLimit | None = None,
         hooks: TurnHooks | None = None,
         step: int = 0,
+        framing: FramingWatch | None = None,
     ) -> None:
         super().__init__()
         self.limit = limit
@@ -273,6 +276,14 @@ class LaneCapability(AbstractCapability[Any]):
         self.answers = answers
         self.hooks = hooks or TurnHooks()
         self.step = step
+        self.framing = framing
+
+    async def prepare_model_request(
+        self, ctx: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        if self.framing is not None:
+            self.framing.see(request_context)
+        return request_context
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
         return _JournaledToolset(toolset, self.journal, self.emit, self.answers, self.limit, self.hooks, self.step)
