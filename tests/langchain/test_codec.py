@@ -24,7 +24,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from laneway.activities.langchain_codec import MessageCodec, detached
+from laneway.activities.langchain_codec import MessageCodec, are_equal, detached
 from laneway.activities.retries import SerializationFailed
 from laneway.errors import StoreError
 from laneway.langgraph_serde import Leaves, strict_serializer
@@ -78,9 +78,27 @@ def test_nothing_done_to_a_detached_copy_is_seen_in_the_original(message: BaseMe
     before = CODEC.encode(message)
     copy = detached(message)
     assert copy == message
-    for value in (copy.content, copy.additional_kwargs, copy.response_metadata):
+    assert (type(copy), copy.model_fields_set) == (type(message), message.model_fields_set)
+    assert are_equal(copy, message)
+    for value in vars(copy).values():
         spoil(value)
+    spoil(copy.model_extra)
+    copy.model_fields_set.clear()
     assert CODEC.encode(message) == before
+    assert message.model_fields_set
+    assert not are_equal(copy, message)
+
+
+def test_messages_are_told_apart_by_class_and_by_what_they_have_besides_their_fields():
+    assert not are_equal(HumanMessage("a"), SystemMessage("a"))
+    assert not are_equal(HumanMessage("a"), AIMessage("a"))
+    assert not are_equal(AIMessage("a", id="1"), AIMessage("a", id="2"))
+    one: Any = HumanMessage("a", seen=[1])
+    other: Any = HumanMessage("a", seen=[2])
+    assert not are_equal(one, other)
+    assert are_equal(one, HumanMessage("a", seen=[1]))  # type: ignore[call-arg]
+    detached(one).seen.append(3)  # type: ignore[attr-defined]
+    assert one.seen == [1]
 
 
 def spoil(value: Any) -> None:
