@@ -164,7 +164,7 @@ class Delegating:
             lane.contract,
             child.turn_id,
             digest,
-            lane.workflow_id,
+            self._store.workflow_id(lane),
             delegation.seconds,
             stored.request.delegate,
             delegation.max_concurrency,

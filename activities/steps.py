@@ -95,6 +95,7 @@ class Steps:
         fence = Fence(lane, request.t, request.n, activity.info().attempt)
         async with heartbeats(self._heartbeat_interval):
             try:
+                self._store.check_deployment(lane, activity.info().workflow_id)
                 with exits_kept():
                     return await self._take(request, fence)
             except TurnEnded as ended:
@@ -122,6 +123,7 @@ class Steps:
         """End a turn without a commit. Answers how it ended: another way, where it had ended before."""
         lane = LaneKey(request.c, request.a, request.k)
         fence = Fence(lane, request.t, request.n)
+        self._store.check_deployment(lane, activity.info().workflow_id)
         error_type, error_message = (*request.e, None, None)[:2]
         fields = await self._store.unfinished(lane, request.t)
         record = TurnRecord(

@@ -18,9 +18,9 @@ ONCE = "laneway:once:"
 MAX_NAME_CHARS = 200
 """The most characters that a conversation id, an agent's name or a turn id may have."""
 
-# What Temporal takes: its `limit.maxIDLength`, unless an operator has set another.
-_MAX_WORKFLOW_ID_BYTES = 1000
-_MAX_CUT_BYTES = 450
+# What Temporal's databases hold of an id; the server's own limit may be higher.
+_MAX_WORKFLOW_ID_BYTES = 255
+_KIND = "lane"
 
 
 def check_name(value: object, *, what: str) -> str:
@@ -93,15 +93,27 @@ class LaneKey:
         """Whether it is of a turn that keeps no history: it ends with that turn."""
         return self.conversation.startswith(ONCE)
 
-    @cached_property
-    def workflow_id(self) -> str:
-        """The id of the lane's workflow: readable for an operator, unique by its last part."""
-        name, last = f"lane:{self.conversation}:{self.agent}", f":{self.lane_id[:12]}"
-        if len(name.encode()) + len(last) > _MAX_WORKFLOW_ID_BYTES:
-            # Long names in a script of several bytes a character: what is left out, the last part has.
-            names = (_cut(self.conversation, _MAX_CUT_BYTES), _cut(self.agent, _MAX_CUT_BYTES))
-            name = ":".join(("lane", *names))
-        return name + last
+    def workflow_id(self, prefix: str) -> str:
+        """The id of the lane's workflow: readable for an operator, unique by its beginning and its last part.
+
+        Args:
+            prefix: the deployment's `redis_prefix`, which tells apart those that share a Temporal namespace.
+        """
+        whole = f"{_KIND}:{prefix}:{self.conversation}:{self.agent}:{self.lane_id[:12]}"
+        if len(whole.encode()) <= _MAX_WORKFLOW_ID_BYTES:
+            return whole
+        # What is left out of long names, the last part has.
+        first, last = f"{_KIND}:{prefix}:", f":{self.lane_id}"
+        room = _MAX_WORKFLOW_ID_BYTES - len(first.encode()) - len(last)
+        agent = _cut(self.agent, room // 2)
+        return f"{first}{_cut(self.conversation, room - len(agent.encode()) - 1)}:{agent}{last}"
+
+    def is_foreign(self, workflow_id: str, prefix: str) -> bool:
+        """Whether a workflow runs this lane for a deployment with another prefix."""
+        names_lane = workflow_id.startswith(f"{_KIND}:") and f":{self.lane_id[:12]}" in workflow_id
+        # Until 0.1 an id had no prefix: what such workflows have accepted, they end.
+        known = (self.workflow_id(prefix), f"{_KIND}:{self.conversation}:{self.agent}:{self.lane_id[:12]}")
+        return names_lane and workflow_id not in known
 
     def to_json(self) -> str:
         """The three names, as the index of lanes keeps them."""
@@ -115,6 +127,8 @@ class LaneKey:
 
 
 def _cut(name: str, limit_bytes: int) -> str:
-    """The beginning of a name, of whole characters."""
+    """The beginning of a name, of whole characters, where it is longer."""
     encoded = name.encode()
-    return name if len(encoded) <= limit_bytes else encoded[:limit_bytes].decode(errors="ignore") + "…"
+    if len(encoded) <= limit_bytes:
+        return name
+    return encoded[: max(limit_bytes - len("…".encode()), 0)].decode(errors="ignore") + "…"

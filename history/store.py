@@ -128,6 +128,22 @@ class HistoryStore:
         """The names of a lane's keys."""
         return LaneNames.of(self._prefix, lane)
 
+    def workflow_id(self, lane: LaneKey) -> str:
+        """The id of a lane's workflow in this deployment."""
+        return lane.workflow_id(self._prefix)
+
+    def check_deployment(self, lane: LaneKey, workflow_id: str | None) -> None:
+        """Refuse to work for a workflow whose data is under another prefix than this store's.
+
+        Raises:
+            ServiceUnavailable: it is; a worker of its own deployment may come to it.
+        """
+        if workflow_id is not None and lane.is_foreign(workflow_id, self._prefix):
+            raise ServiceUnavailable(
+                f"workflow {workflow_id!r} belongs to a deployment with another LANEWAY_REDIS_PREFIX than this "
+                f"worker's {self._prefix!r}: give each deployment a LANEWAY_TASK_QUEUE of its own"
+            )
+
     # Turns ------------------------------------------------------------------------------------------------------------
 
     async def put_input(

@@ -121,7 +121,7 @@ class Lanes:
 
     async def writes(self, lane: str, agent: str = "agent") -> list[TurnWrites]:
         """What each turn wrote to Temporal's history, in order, over all runs of the lane's workflow."""
-        return await writes_of(self._client.temporal, self._lane(lane, agent).workflow_id)
+        return await writes_of(self._client.temporal, self._client.workflow_id(self._lane(lane, agent)))
 
     async def stored(self, lane: str, agent: str = "agent") -> dict[str, int]:
         """The messages' own bytes; and what Redis' memory holds for the lane, by kind."""

@@ -56,8 +56,8 @@ class Team:
         turn = await self._client.conversation(lane).submit("lead", "1")
         (child,) = (await turn.record()).children
         await self._client.conversation(lane).ask("lead", "0")  # what comes after the turn
-        below = await self._events(child.lane.workflow_id)
-        return {"child": below, "turn": below + await self._between(turn.lane.workflow_id)}
+        below = await self._events(self._client.workflow_id(child.lane))
+        return {"child": below, "turn": below + await self._between(self._client.workflow_id(turn.lane))}
 
     async def _events(self, workflow_id: str) -> int:
         return len((await self._client.temporal.get_workflow_handle(workflow_id).fetch_history()).events)

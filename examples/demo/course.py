@@ -220,7 +220,7 @@ class Demo:
         lane = conversation.lane(AGENT)
         while (await conversation.status(AGENT)).turn is not None:  # noqa: ASYNC110 - its last task is about to be done
             await asyncio.sleep(_POLL_SECONDS)
-        costs, history = await costs_of(client.temporal, lane.workflow_id)
+        costs, history = await costs_of(client.temporal, client.workflow_id(lane))
         records = await client.turns(lane)
         async with Redis.from_url(client.settings.redis_url) as redis:
             base = f"{client.settings.redis_prefix}:{{{lane.lane_id}}}:"

@@ -85,13 +85,13 @@ async def give_answer(client: LanewayClient, turn: Turn, request_id: str, answer
     # The lane is told even where there was an answer before: whoever gave it may have died before this.
     notice = AnswerNotice(turn_id, request_id, (standing or answer).digest)
     try:
-        await client.temporal.get_workflow_handle(lane.workflow_id).signal(ANSWER_REQUEST, notice)
+        await client.temporal.get_workflow_handle(client.workflow_id(lane)).signal(ANSWER_REQUEST, notice)
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             if await store.record(lane, turn_id) is not None:
                 return  # it has gone on with this answer, and ended
             raise ServiceUnavailable(
-                f"no workflow of lane {lane.workflow_id!r} is open, so turn {turn_id!r} does not go on. Cancel the "
+                f"workflow {client.workflow_id(lane)!r} is not open, so turn {turn_id!r} does not go on. Cancel the "
                 "turn, and submit it again under a new id"
             ) from None
         raise ServiceUnavailable(

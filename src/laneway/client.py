@@ -227,6 +227,10 @@ class LanewayClient:
         """All lanes, or those of one conversation."""
         return await self.store.lanes(conversation_id)
 
+    def workflow_id(self, lane: LaneKey) -> str:
+        """The id of a lane's workflow, for whoever looks into Temporal."""
+        return self.store.workflow_id(lane)
+
     def turn(self, lane: LaneKey, turn_id: str) -> Turn:
         """A turn that was submitted before, by this client or another."""
         return Turn(self, lane, check_name(turn_id, what="the turn id"))
@@ -268,10 +272,10 @@ class LanewayClient:
         head = await self.store.head(lane)
         view: LaneView | None = None
         try:
-            view = await self.temporal.get_workflow_handle(lane.workflow_id).query(
+            view = await self.temporal.get_workflow_handle(self.workflow_id(lane)).query(
                 LANE_STATUS, result_type=LaneView, rpc_timeout=_QUERY_TIMEOUT
             )
-            description = await self.temporal.get_workflow_handle(lane.workflow_id).describe()
+            description = await self.temporal.get_workflow_handle(self.workflow_id(lane)).describe()
             running = description.close_time is None
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
@@ -340,7 +344,7 @@ class LanewayClient:
                 record = await self.store.record(turn.lane, turn.turn_id)
                 return "unknown" if record is None else _CANCELS[record.outcome]
             try:
-                await self.temporal.get_workflow_handle(turn.lane.workflow_id).signal(
+                await self.temporal.get_workflow_handle(self.workflow_id(turn.lane)).signal(
                     CANCEL_TURN, CancelRequest(turn.turn_id)
                 )
             except RPCError as error:

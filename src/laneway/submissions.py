@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Submissions"]
 
 _ACCEPT_TIMEOUT = timedelta(seconds=30)
+_ASK_TIMEOUT = timedelta(seconds=5)
 # How long a lane waits for a worker that took its workflow task and died; Temporal's default is 10 s.
 _TASK_TIMEOUT = timedelta(seconds=5)
 # Of how many lanes it is remembered that they are registered, or that their workflow is open.
@@ -133,7 +134,7 @@ class Submissions:
                     start: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
                         LANE_WORKFLOW,
                         LaneInput(lane.conversation, lane.agent, lane.contract, self._limits),
-                        id=lane.workflow_id,
+                        id=self._client.workflow_id(lane),
                         task_queue=self._client.settings.task_queue,
                         task_timeout=_TASK_TIMEOUT,
                         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
@@ -165,10 +166,24 @@ class Submissions:
             if refusal is not None:
                 what = f"Temporal did not take turn {turn.id!r} within {limit}"
                 raise temporal_unavailable(refusal, what) from refusal
+            if (other := await self._queue_of(lane)) not in (None, queue):
+                raise ServiceUnavailable(
+                    f"no worker accepted turn {turn.id!r} within {limit}: the lane's workflow is open on task queue "
+                    f"{other!r}, and this client's is {queue!r}. Start a worker with LANEWAY_TASK_QUEUE={other}, or "
+                    f"terminate workflow {self._client.workflow_id(lane)!r}, then submit again with the same turn id"
+                ) from None
             raise ServiceUnavailable(
                 f"no worker accepted turn {turn.id!r} within {limit} on task queue {queue!r}. Start one "
                 "(`laneway worker APP`), then submit again with the same turn id"
             ) from None
+
+    async def _queue_of(self, lane: LaneKey) -> str | None:
+        """The task queue that a lane's workflow is open on; None where it is not, or Temporal does not tell."""
+        workflow = self._client.temporal.get_workflow_handle(self._client.workflow_id(lane))
+        with suppress(RPCError):
+            found = await workflow.describe(rpc_timeout=_ASK_TIMEOUT)
+            return found.task_queue if found.close_time is None else None
+        return None
 
     async def _update_open(self, lane: LaneKey, turn: QueuedTurn) -> SubmitReceipt | None:
         """Have a workflow that took a turn not long ago take this one: less work than to offer its start as well.
@@ -180,7 +195,7 @@ class Submissions:
         if took_at is None or time.monotonic() - took_at > self._limits.idle:
             return None
         try:
-            workflow: Any = self._client.temporal.get_workflow_handle(lane.workflow_id)
+            workflow: Any = self._client.temporal.get_workflow_handle(self._client.workflow_id(lane))
             receipt: SubmitReceipt = await workflow.execute_update(
                 SUBMIT_TURN, turn, id=turn.id, result_type=SubmitReceipt
             )

@@ -42,11 +42,11 @@ async def running_below(client: LanewayClient, turn: Turn) -> list[str]:
     found: list[str] = []
     for child in await children_of(client, turn):
         try:
-            description = await client.temporal.get_workflow_handle(child.lane.workflow_id).describe()
+            description = await client.temporal.get_workflow_handle(client.workflow_id(child.lane)).describe()
         except RPCError:  # it was never started
             continue
         if description.status is WorkflowExecutionStatus.RUNNING:
-            found.append(child.lane.workflow_id)
+            found.append(client.workflow_id(child.lane))
         found += await running_below(client, client.turn(child.lane, child.turn_id))
     return found
 
@@ -90,7 +90,7 @@ async def test_work_is_handed_out_in_parallel_and_appends_nothing_to_the_lane(be
     assert [child.delegate for child in children] == ["reader"] * 3
     assert [prompts_of(await client.messages(child.lane)) for child in children] == [["wait a"], ["wait b"], ["c"]]
     assert [lane.agent for lane in await client.lanes()] == ["lead"]
-    handle = client.temporal.get_workflow_handle(children[0].lane.workflow_id)
+    handle = client.temporal.get_workflow_handle(client.workflow_id(children[0].lane))
     assert len((await handle.fetch_history()).events) <= 14
 
 

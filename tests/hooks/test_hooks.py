@@ -103,7 +103,7 @@ async def test_the_original_of_an_edited_prompt_is_nowhere(bench: Bench, redis: 
     goes_on.set()
     assert (await turn.result()).output == "re: redacted"
     assert b"plugh" not in await everything_in(redis, bench.settings)
-    assert b"plugh" not in await temporal_history(client, turn.lane.workflow_id)
+    assert b"plugh" not in await temporal_history(client, client.workflow_id(turn.lane))
 
 
 async def test_a_denied_turn_leaves_no_trace_in_history(

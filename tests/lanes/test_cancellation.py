@@ -133,7 +133,7 @@ async def test_an_operator_who_cancels_the_workflow_ends_its_turns_and_not_its_h
     await conversation.ask("agent", "first")
     turns = [await conversation.submit("agent", prompt) for prompt in ("wait", "queued", "queued too")]
     await paced.begun["wait"].wait()
-    await client.temporal.get_workflow_handle(conversation.lane("agent").workflow_id).cancel()
+    await client.temporal.get_workflow_handle(client.workflow_id(conversation.lane("agent"))).cancel()
     assert [(await turn.record()).outcome for turn in turns] == ["cancelled"] * 3
     assert paced.cancelled == ["wait"]
     assert (await conversation.ask("agent", "second")).output == "re: second"

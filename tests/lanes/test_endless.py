@@ -31,9 +31,8 @@ async def test_continue_as_new_with_a_full_queue_and_cancellations_loses_nothing
     records = await client.turns(conversation.lane("agent"))
     assert sorted(record.turn_id for record in records) == sorted(f"t{n}" for n in range(80))
     assert (await conversation.status("agent")).version == len(committed)
-    runs = [
-        run async for run in client.temporal.list_workflows(f"WorkflowId = '{conversation.lane('agent').workflow_id}'")
-    ]
+    lane_runs = f"WorkflowId = '{client.workflow_id(conversation.lane('agent'))}'"
+    runs = [run async for run in client.temporal.list_workflows(lane_runs)]
     assert len(runs) >= 10 or len(runs) == 0  # visibility may lag; the histories above are the proof
 
 
@@ -64,6 +63,6 @@ async def test_a_lane_continues_as_new_when_temporal_suggests_it(bench: Bench, c
     turns = await asyncio.gather(*(conversation.submit("agent", f"turn {n}") for n in range(400)))
     await asyncio.gather(*(turn.result() for turn in turns))
     assert paced.asked == [f"turn {n}" for n in range(400)]
-    handle = client.temporal.get_workflow_handle(conversation.lane("agent").workflow_id)
+    handle = client.temporal.get_workflow_handle(client.workflow_id(conversation.lane("agent")))
     first = (await handle.fetch_history()).events[0].workflow_execution_started_event_attributes
     assert first.continued_execution_run_id

@@ -32,10 +32,10 @@ async def _sizes_by_turn(client: LanewayClient, lane: LaneKey) -> list[tuple[int
 
     A turn's events are those from its acceptance up to the next one's; a run's own opening goes to its first turn.
     """
-    runs = [run async for run in client.temporal.list_workflows(f"WorkflowId = '{lane.workflow_id}'")]
+    runs = [run async for run in client.temporal.list_workflows(f"WorkflowId = '{client.workflow_id(lane)}'")]
     sizes: list[tuple[int, int]] = []
     for run in sorted(runs, key=lambda run: run.start_time):
-        handle = client.temporal.get_workflow_handle(lane.workflow_id, run_id=run.run_id)
+        handle = client.temporal.get_workflow_handle(client.workflow_id(lane), run_id=run.run_id)
         history = await handle.fetch_history()
         events: Sequence = history.events
         starts = [i for i, e in enumerate(events) if e.HasField("workflow_execution_update_accepted_event_attributes")]
@@ -84,7 +84,7 @@ async def test_nothing_that_was_said_is_in_temporals_history(
         assert (await turn.result()).output == f"re: plugh look {number}"
     assert "plugh" in str(agent.sent)
     assert "seen" in str(agent.sent)
-    handle = client.temporal.get_workflow_handle(turn.lane.workflow_id)
+    handle = client.temporal.get_workflow_handle(client.workflow_id(turn.lane))
     events = b"".join([event.SerializeToString() async for event in handle.fetch_history_events()])
     assert all(f"xyzzy-{number}".encode() in events for number in range(3))
     assert b"plugh" not in events

@@ -76,7 +76,7 @@ async def test_a_turn_is_known_after_continue_as_new_and_after_the_lane_idled_ou
         await conversation.ask("agent", f"turn {n}", turn_id=f"t{n}")
     for n in range(5):
         assert (await conversation.ask("agent", f"turn {n}", turn_id=f"t{n}")).output == f"re: turn {n}"
-    await client.temporal.get_workflow_handle(lane.workflow_id).result()
+    await client.temporal.get_workflow_handle(client.workflow_id(lane)).result()
     for n in range(5):
         assert (await conversation.ask("agent", f"turn {n}", turn_id=f"t{n}")).output == f"re: turn {n}"
         with pytest.raises(TurnConflict):

@@ -13,7 +13,7 @@ from tests.support.bench import Bench
 
 
 async def _events(client, lane) -> int:
-    history = await client.temporal.get_workflow_handle(lane.workflow_id).fetch_history()
+    history = await client.temporal.get_workflow_handle(client.workflow_id(lane)).fetch_history()
     return len(history.events)
 
 

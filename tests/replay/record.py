@@ -57,7 +57,7 @@ async def _endless(client: LanewayClient, paced: Paced) -> None:
     conversation = client.conversation("endless")
     turns = await asyncio.gather(*(conversation.submit("agent", f"turn {n}") for n in range(12)))
     await asyncio.gather(*(turn.record() for turn in turns))
-    await client.temporal.get_workflow_handle(conversation.lane("agent").workflow_id).result()
+    await client.temporal.get_workflow_handle(client.workflow_id(conversation.lane("agent"))).result()
 
 
 async def _waiting(client: LanewayClient, paced: Paced) -> None:
@@ -65,7 +65,7 @@ async def _waiting(client: LanewayClient, paced: Paced) -> None:
     conversation = client.conversation("waiting")
     turn = await conversation.submit("office", "plain(a) send(b) measure(c)", turn_id="answered")
     asked = await waiting(turn, 2)
-    handle = client.temporal.get_workflow_handle(turn.lane.workflow_id)
+    handle = client.temporal.get_workflow_handle(client.workflow_id(turn.lane))
     await handle.signal(ANSWER_REQUEST, AnswerNotice(turn.turn_id, "none"))
     await client.status(turn.lane)  # the notice has been taken
     await turn.answer(asked["measure"].request.id, result=1)
@@ -130,9 +130,11 @@ async def record(shape: str, only: list[str]) -> None:
             for name, (scene, agent) in scenes.items():
                 await scene(client, paced)
                 lane = client.conversation(name).lane(agent)
-                runs = [run async for run in client.temporal.list_workflows(f"WorkflowId = '{lane.workflow_id}'")]
+                runs = [
+                    run async for run in client.temporal.list_workflows(f"WorkflowId = '{client.workflow_id(lane)}'")
+                ]
                 for number, run in enumerate(sorted(runs, key=lambda run: run.start_time)):
-                    handle = client.temporal.get_workflow_handle(lane.workflow_id, run_id=run.run_id)
+                    handle = client.temporal.get_workflow_handle(client.workflow_id(lane), run_id=run.run_id)
                     history = json.loads((await handle.fetch_history()).to_json())
                     path = HISTORIES / f"{shape}-{name}-{number}.json"
                     text = json.dumps(_scrubbed(history), indent=1)

@@ -49,7 +49,7 @@ async def test_a_scope_goes_on_in_another_process_by_its_conversation_s_id(
 
 async def refused(client: LanewayClient, turn: Turn) -> None:
     """Wait until a worker has refused an attempt, since it has not what the turn captured."""
-    handle = client.temporal.get_workflow_handle(turn.lane.workflow_id)
+    handle = client.temporal.get_workflow_handle(client.workflow_id(turn.lane))
     async with asyncio.timeout(30):
         while "is not the one here" not in str((await handle.describe()).raw_description.pending_activities):
             await asyncio.sleep(0.02)

@@ -80,7 +80,7 @@ async def test_a_turn_without_history_is_as_durable_as_any_and_its_workflow_ends
     assert len(agent.sent) == 2
     for key in await keys_of(redis, bench.settings):
         assert 0 < await redis.ttl(key) <= 600, key
-    handle = client.temporal.get_workflow_handle(turn.lane.workflow_id)
+    handle = client.temporal.get_workflow_handle(client.workflow_id(turn.lane))
     await handle.result()
     assert (await handle.describe()).status is WorkflowExecutionStatus.COMPLETED
 

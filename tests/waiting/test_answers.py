@@ -166,7 +166,7 @@ async def test_an_agent_whose_output_may_be_deferred_requests_waits_all_the_same
 
 
 async def _events(client: LanewayClient, turn: Turn) -> list[str]:
-    history = await client.temporal.get_workflow_handle(turn.lane.workflow_id).fetch_history()
+    history = await client.temporal.get_workflow_handle(client.workflow_id(turn.lane)).fetch_history()
     return [str(event.WhichOneof("attributes")) for event in history.events]
 
 
@@ -197,7 +197,7 @@ async def test_a_turn_that_waits_is_carried_into_the_next_run_of_its_workflow(be
     await turn.answer(asked["measure"], result=1)
     queued = await conversation.submit("agent", "plain(c)")
     lane = turn.lane
-    handle = client.temporal.get_workflow_handle(lane.workflow_id)
+    handle = client.temporal.get_workflow_handle(client.workflow_id(lane))
     assert (await conversation.status("agent")).step == 1
     await handle.terminate()
     fields = [await client.store.unfinished(lane, one.turn_id) for one in (turn, queued)]
@@ -209,7 +209,7 @@ async def test_a_turn_that_waits_is_carried_into_the_next_run_of_its_workflow(be
     await client.temporal.start_workflow(
         LANE_WORKFLOW,
         LaneInput(lane.conversation, lane.agent, lane.contract, head=0, queue=[behind], waits=waits),
-        id=lane.workflow_id,
+        id=client.workflow_id(lane),
         task_queue=client.settings.task_queue,
     )
     status = await conversation.status("agent")

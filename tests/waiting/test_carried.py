@@ -25,12 +25,12 @@ async def asked(conversation: Conversation) -> str:
 
 async def _continue_as_new(client: LanewayClient, turn: Turn) -> None:
     """Let the workflow's history grow until Temporal suggests it, at 4 MB: with notices that answer nothing."""
-    handle = client.temporal.get_workflow_handle(turn.lane.workflow_id)
+    handle = client.temporal.get_workflow_handle(client.workflow_id(turn.lane))
     first = (await handle.describe()).run_id
     async with asyncio.timeout(60):
         while (await handle.describe()).run_id == first:
             await handle.signal(ANSWER_REQUEST, AnswerNotice(turn.turn_id, "0" * 1_000_000))
-    ended = await client.temporal.get_workflow_handle(turn.lane.workflow_id, run_id=first).describe()
+    ended = await client.temporal.get_workflow_handle(client.workflow_id(turn.lane), run_id=first).describe()
     assert ended.status is WorkflowExecutionStatus.CONTINUED_AS_NEW
 
 

@@ -49,7 +49,7 @@ async def everywhere(
     return {
         "on the wire": str([(record.path, record.headers, record.body) for record in sent]),
         "in Redis": str(await everything_in(redis, client.settings)),
-        "in Temporal": str(await temporal_history(client, lane.workflow_id)),
+        "in Temporal": str(await temporal_history(client, client.workflow_id(lane))),
         "in telemetry": str([span.text for span in collector.spans]) + str(collector.points),
         "in events": str(events),
         "in records": str(await client.turns(lane)),

@@ -38,6 +38,7 @@ class _View:
 
     Attributes:
         lane: which.
+        workflow_id: its workflow's.
         others: the contracts of the same conversation and agent that are not shown.
         head: its committed state.
         status: what it is doing, or the error that keeps it from telling.
@@ -47,6 +48,7 @@ class _View:
     """
 
     lane: LaneKey
+    workflow_id: str
     others: Sequence[str]
     head: Head
     status: LaneStatus | LanewayError
@@ -86,6 +88,7 @@ async def show_lane(
         turn = None if isinstance(status, LanewayError) else status.turn
         view = _View(
             lane,
+            store.workflow_id(lane),
             others,
             head,
             status,
@@ -136,7 +139,7 @@ def _to_json(view: _View) -> dict[str, object]:
         "agent": lane.agent,
         "contract": lane.contract,
         "other_contracts": list(view.others),
-        "workflow_id": lane.workflow_id,
+        "workflow_id": view.workflow_id,
         "version": head.version,
         "epoch": checkpoint.epoch,
         "checkpoint": asdict(checkpoint),

@@ -38,7 +38,7 @@ async def list_lanes(conversation: str | None, *, data_dir: Path, as_json: bool)
         for first in range(0, len(lanes), _AT_ONCE):
             heads += await asyncio.gather(*(store.head(lane) for lane in lanes[first : first + _AT_ONCE]))
     if as_json:
-        write_json({"lanes": [_lane_json(lane, head) for lane, head in zip(lanes, heads, strict=True)]})
+        write_json({"lanes": [_lane_json(store, lane, head) for lane, head in zip(lanes, heads, strict=True)]})
         return
     if not lanes:
         note("no lanes yet" if conversation is None else f"conversation {conversation!r} has no lanes")
@@ -61,12 +61,12 @@ async def list_lanes(conversation: str | None, *, data_dir: Path, as_json: bool)
     )
 
 
-def _lane_json(lane: LaneKey, head: Head) -> dict[str, object]:
+def _lane_json(store: HistoryStore, lane: LaneKey, head: Head) -> dict[str, object]:
     return {
         "conversation": lane.conversation,
         "agent": lane.agent,
         "contract": lane.contract,
-        "workflow_id": lane.workflow_id,
+        "workflow_id": store.workflow_id(lane),
         "version": head.version,
         "epoch": head.checkpoint.epoch,
         "length": head.checkpoint.length,
