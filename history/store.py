@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -18,6 +18,7 @@ from redis.asyncio import Redis
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
+    ClusterDownError,
     ConnectionError,
     NoPermissionError,
     OutOfMemoryError,
@@ -25,6 +26,7 @@ from redis.exceptions import (
     RedisError,
     ResponseError,
     TimeoutError,
+    TryAgainError,
 )
 
 from laneway.errors import (
@@ -54,6 +56,7 @@ from laneway.history.heads import (
 )
 from laneway.history.lanes import LaneKey
 from laneway.history.layout import LaneNames, conversation_name
+from laneway.history.patience import Patience
 from laneway.history.records import TERMINAL, EventKind, LaneEvent, TurnRecord
 from laneway.history.requests import Answer, StoredRequest, requests_of
 from laneway.history.threads import ThreadMessage, Threads
@@ -72,6 +75,9 @@ _MAX_SHOWN_CHARS = 4000
 _MAX_TOLD_BYTES = 64 * 1024
 # For how long what a turn without history leaves behind can be read; its caller drops most of it earlier.
 _FORGOTTEN_AFTER = timedelta(minutes=10)
+# How answers begin with which a server refuses what it may take later: a script runs too long, replicas are missing,
+# its disk is full.
+_PASSING = ("BUSY ", "NOREPLICAS ", "MISCONF ")
 # Later than any attempt at a step.
 _DECIDED = 2**31
 
@@ -86,6 +92,7 @@ class HistoryStore:
         events_max_length: about how many events a lane's stream keeps.
         events_turns: of how many committed turns it keeps them.
         durability: see `Durability`.
+        patience: outlasts trouble that passes while a turn's data is written; None where the caller is to hear of it.
 
     Every method raises ServiceUnavailable where the server does not answer, and StoreFull where it has no memory left.
     """
@@ -99,10 +106,12 @@ class HistoryStore:
         events_max_length: int = 1000,
         events_turns: int = 4,
         durability: Durability = "auto",
+        patience: Patience | None = None,
     ) -> None:
         # Any, since the library types each reply as all that it can be under any of its options.
         self._redis: Any = redis
         self._prefix = prefix
+        self._patience = patience
         self._stage_ttl = str(int(stage_ttl.total_seconds()))
         self._events_kept = f"{events_max_length}/{events_turns}"
         self._wait_for_disk: bool | None = {"auto": None, "aof": True, "none": False}[durability]
@@ -333,7 +342,8 @@ class HistoryStore:
 
     async def owe(self, lane: LaneKey, turn_id: str, options: bytes) -> None:
         """Note, before a turn ends, that its hooks are to be told of its end; `options` are what it went by."""
-        await _answer(self._redis.set(self.names(lane).owed(turn_id), options, ex=self._stage_ttl))
+        name = self.names(lane).owed(turn_id)
+        await self._ask(lambda: self._redis.set(name, options, ex=self._stage_ttl))
 
     async def owed(self, lane: LaneKey, turn_id: str) -> bytes | None:
         """What a turn went by whose end its hooks were not told of yet; None where they were, or there are none."""
@@ -617,10 +627,10 @@ class HistoryStore:
         ]
         if on_disk and await self._must_wait():
             async with self._one_connection() as connection:
-                answer = await _answer(script(keys, [*head, *arguments], client=connection))
+                answer = await self._ask(lambda: script(keys, [*head, *arguments], client=connection))
                 await self._synced(connection)
         else:
-            answer = await _answer(script(keys, [*head, *arguments]))
+            answer = await self._ask(lambda: script(keys, [*head, *arguments]))
         kind, *rest = answer
         kind = layout.Answer(kind.decode())
         if kind is layout.Answer.ENDED:
@@ -637,16 +647,28 @@ class HistoryStore:
             )
         return [kind, *rest]
 
+    async def _ask(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Make a call to Redis, and outlast what passes where this store is to."""
+        if self._patience is None:
+            return await _answer(call())
+        return await self._patience.outlast(lambda: _answer(call()))
+
     async def _must_wait(self) -> bool:
         if self._wait_for_disk is None:
-            self._wait_for_disk = await _needs_waitaof(self._redis)
+            self._wait_for_disk = await self._ask_for_disk()
         return self._wait_for_disk
 
+    async def _ask_for_disk(self) -> bool:
+        if self._patience is None:
+            return await _needs_waitaof(self._redis)
+        return await self._patience.outlast(lambda: _needs_waitaof(self._redis))
+
     async def _synced(self, connection: Any) -> None:
-        local: int
-        local, _ = await _answer(
-            connection.execute_command("WAITAOF", 1, 0, round(_WAIT_FOR_DISK.total_seconds() * 1000))
-        )
+        # Not as other commands are sent: where the connection is lost, another one would answer for no writes at all.
+        single, local = connection.connection, 0
+        milliseconds = round(_WAIT_FOR_DISK.total_seconds() * 1000)
+        await _answer(single.send_command("WAITAOF", 1, 0, milliseconds, check_health=False))
+        local, _ = await _answer(connection.parse_response(single, "WAITAOF"))
         if local < 1:
             raise ServiceUnavailable(
                 f"Redis did not bring a commit to its disk within {_WAIT_FOR_DISK.total_seconds():g} s. The commit may "
@@ -655,8 +677,12 @@ class HistoryStore:
 
     @asynccontextmanager
     async def _one_connection(self) -> AsyncGenerator[Any]:
-        async with self._redis.client() as connection:
+        connection = self._redis.client()
+        try:
+            await self._ask(connection.initialize)
             yield connection
+        finally:
+            await connection.aclose()
 
 
 async def _needs_waitaof(redis: Any) -> bool:
@@ -678,22 +704,45 @@ async def _answer(call: Awaitable[Any]) -> Any:
         answer = await call
     except OutOfMemoryError as error:
         raise StoreFull(
-            f"Redis refused a write: {error}. Nothing was written; raise maxmemory or free some, then submit again"
+            f"Redis refused a write: {_said(error)}. Nothing was written; raise maxmemory or free some memory, and "
+            "submit again"
         ) from error
-    except (AuthenticationError, AuthorizationError, NoPermissionError, ReadOnlyError) as error:
-        raise StoreError(f"Redis refused: {error}. Check LANEWAY_REDIS_URL and the user's permissions") from error
+    except (AuthenticationError, AuthorizationError) as error:
+        raise ServiceUnavailable(
+            f"Redis refuses this connection: {_said(error)}. Correct the user or password in LANEWAY_REDIS_URL"
+        ) from error
+    except NoPermissionError as error:
+        raise StoreError(
+            f"Redis refused: {_said(error)}. Check LANEWAY_REDIS_URL and the user's permissions"
+        ) from error
+    except ReadOnlyError as error:
+        raise ServiceUnavailable(
+            "Redis is a replica that takes no writes. Where it does not become the primary by itself, point "
+            "LANEWAY_REDIS_URL at the one that is"
+        ) from error
+    except (ClusterDownError, TryAgainError) as error:
+        raise ServiceUnavailable(f"Redis cannot serve this just now: {_said(error)}. Look at the cluster") from error
     except (ConnectionError, TimeoutError, OSError) as error:
-        raise ServiceUnavailable(f"Redis does not answer: {error}. Check LANEWAY_REDIS_URL and the server") from error
+        raise ServiceUnavailable(
+            f"Redis does not answer: {_said(error)}. Check LANEWAY_REDIS_URL and the server"
+        ) from error
     except ResponseError as error:
         if "OOM" in str(error):
-            raise StoreFull(f"Redis refused a write: {error}. Nothing was written; free some memory") from error
-        raise StoreError(f"Redis answered with an error: {error}") from error
+            raise StoreFull(f"Redis refused a write: {_said(error)}. Nothing was written; free some memory") from error
+        if str(error).startswith(_PASSING):
+            raise ServiceUnavailable(f"Redis cannot serve this just now: {_said(error)}. Look at the server") from error
+        raise StoreError(f"Redis answered with an error: {_said(error)}") from error
     except RedisError as error:
-        raise ServiceUnavailable(f"Redis failed: {error}. Check LANEWAY_REDIS_URL and the server") from error
+        raise ServiceUnavailable(f"Redis failed: {_said(error)}. Check LANEWAY_REDIS_URL and the server") from error
     if task is not None and task.cancelling() > cancellations:
         # Before Python 3.12 a timeout that the client puts around its socket may swallow a cancellation.
         raise asyncio.CancelledError
     return answer
+
+
+def _said(error: Exception) -> str:
+    text = str(error).rstrip(". ")
+    return "it asks for a password" if "HELLO must be called" in text or text.startswith("NOAUTH") else text
 
 
 def _spent(record: TurnRecord) -> tuple[int, int, int]:

@@ -41,6 +41,9 @@ PROBE_TIMEOUT = timedelta(seconds=5)
 _SOCKET_TIMEOUT_S = 10.0
 _MAX_CONNECTIONS = 1_000
 _RETRIES = 8
+# A replica that takes no writes was the primary until just now: its name may lead to another server already, so it is
+# looked up again with a new connection.
+_RETRIED = (redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.ReadOnlyError)
 
 
 async def connect_temporal(
@@ -135,7 +138,7 @@ async def connect_redis(settings: Settings) -> Redis:
     except BaseException:
         await client.aclose()
         raise
-    client.set_retry(Retry(ExponentialWithJitterBackoff(base=0.02, cap=1.0), _RETRIES))
+    client.set_retry(Retry(ExponentialWithJitterBackoff(base=0.02, cap=1.0), _RETRIES, _RETRIED))
     return client
 
 

@@ -12,6 +12,7 @@ from laneway.activities.agents import Agents
 from laneway.activities.steps import Steps
 from laneway.connect import connect_redis, connect_temporal, interceptors_of
 from laneway.history.cache import HistoryCache
+from laneway.history.patience import Patience
 from laneway.history.store import HistoryStore
 from laneway.settings import Settings
 from laneway.workflows.lane import LaneWorkflow
@@ -34,7 +35,7 @@ def workflow_runner() -> WorkflowRunner:
 
 
 @asynccontextmanager
-async def open_store(settings: Settings) -> AsyncGenerator[HistoryStore]:
+async def open_store(settings: Settings, *, patience: Patience | None = None) -> AsyncGenerator[HistoryStore]:
     """Connect to Redis."""
     redis = await connect_redis(settings)
     try:
@@ -45,6 +46,7 @@ async def open_store(settings: Settings) -> AsyncGenerator[HistoryStore]:
             events_max_length=settings.events_max_length,
             events_turns=settings.events_turns,
             durability=settings.redis_durability,
+            patience=patience,
         )
     finally:
         await redis.aclose()
@@ -53,7 +55,7 @@ async def open_store(settings: Settings) -> AsyncGenerator[HistoryStore]:
 @asynccontextmanager
 async def run_worker(agents: Agents, settings: Settings) -> AsyncGenerator[None]:
     """Run the lane workflow and its activities while the context is open."""
-    async with open_store(settings) as store:
+    async with open_store(settings, patience=Patience()) as store:
         temporal = await connect_temporal(settings, interceptors=interceptors_of(agents.instruments))
         interval = min(settings.heartbeat_interval, settings.heartbeat_timeout / 2)
         steps = Steps(store, agents, cache=HistoryCache(settings.history_cache_bytes), heartbeat_interval=interval)
