@@ -24,6 +24,7 @@ from laneway.activities.turn_hooks import TurnHooks
 from laneway.history.checkpoints import CheckpointRef
 from laneway.history.compaction import Compaction
 from laneway.history.editing import EditReceipt
+from laneway.history.given import check_count, check_delay, check_number
 from laneway.history.origins import EntryMetadata
 from laneway.history.records import EventKind, TurnUsage
 from laneway.history.refusals import EarlierCalls
@@ -63,12 +64,30 @@ class RetryPolicy:
         first_delay: before the second attempt.
         backoff: what each further delay is multiplied by.
         max_delay: the longest delay, and the longest `Retry-After` that is waited for; a longer one fails the turn.
+
+    Raises:
+        InvalidArgument: there is no attempt, a delay is no `timedelta` or negative, or the backoff is not positive.
     """
 
     max_attempts: int = 5
     first_delay: timedelta = timedelta(seconds=1)
     backoff: float = 2.0
     max_delay: timedelta = timedelta(seconds=60)
+
+    def __post_init__(self) -> None:
+        check_count("RetryPolicy: max_attempts", self.max_attempts, least=1, give="an int from 1 on, 1 for no retry")
+        check_delay("RetryPolicy: first_delay", self.first_delay)
+        check_number("RetryPolicy: backoff", self.backoff, above=0, give="a positive number")
+        check_delay("RetryPolicy: max_delay", self.max_delay)
+
+    def delay_after(self, attempts: int) -> timedelta:
+        """How long is waited after so many attempts, where the provider does not say."""
+        longest = self.max_delay.total_seconds()
+        try:
+            seconds = self.first_delay.total_seconds() * self.backoff ** (attempts - 1)
+        except OverflowError:
+            seconds = longest
+        return timedelta(seconds=min(seconds, longest))
 
 
 @dataclass(frozen=True)

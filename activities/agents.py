@@ -61,6 +61,9 @@ class Agents:
             known = ", ".join(map(repr, sorted(self._adapters))) or "none"
             raise UnknownAgent(f"no agent {agent!r} is registered here; registered: {known}") from None
 
+    def __contains__(self, agent: str) -> bool:
+        return agent in self._adapters
+
     def hooks(self, agent: str) -> list[Hooks]:
         """The hooks that every turn of an agent has: its adapter's, then the application's."""
         own: Hooks | None = getattr(self._adapters.get(agent), "hooks", None)

@@ -7,10 +7,10 @@ from typing import Any, Final, cast
 
 from laneway.activities.adapter import RetryPolicy
 from laneway.activities.hooks import Hooks
-from laneway.errors import ConfigurationError
 from laneway.history.archival import HistoryArchiveSettings
 from laneway.history.budget import RequestBudget
 from laneway.history.context import HistoryProcessor
+from laneway.history.given import check_callable, check_flag, is_function, refused
 from laneway.history.processors import compose
 from laneway.history.threads import TextWindow
 
@@ -26,46 +26,49 @@ _KINDS: Final[Mapping[str, tuple[type, str]]] = {
 }
 
 
-def check_arguments(adapter: str, *, max_tool_result_bytes: object, condition: object, **given: object) -> None:
+def check_arguments(
+    adapter: str, *, max_tool_result_bytes: object, condition: object, stream: object, **given: object
+) -> None:
     """Refuse what an adapter cannot work with.
 
     Args:
         adapter: the adapter's class.
         max_tool_result_bytes: as it was given.
         condition: the history processor's condition, as it was given.
+        stream: whether it streams, as it was given.
         given: the arguments of `_KINDS`, as they were given.
 
     Raises:
-        ConfigurationError: one is of another type than it has to be; the error says what to give.
+        InvalidArgument: one is of another type than it has to be; the error says what to give.
     """
     for name, value in given.items():
         kind, what = _KINDS[name]
         if value is not None and not isinstance(value, kind):
-            raise ConfigurationError(f"{adapter}: {name} is {value!r} ({type(value).__name__}): give {what}")
+            raise refused(f"{adapter}: {name}", value, what)
     limit = max_tool_result_bytes
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
-        raise ConfigurationError(
-            f"{adapter}: max_tool_result_bytes is {limit!r}: give a nonnegative int, or None for results of any size"
-        )
-    if condition is not None and not callable(condition):
-        raise ConfigurationError(
-            f"{adapter}: history_processor_condition is {condition!r}, which cannot be called: give a function from "
-            "HistoryProcessorState to bool, or None for always"
-        )
+        raise refused(f"{adapter}: max_tool_result_bytes", limit, "a nonnegative int, or None for results of any size")
+    check_callable(
+        f"{adapter}: history_processor_condition",
+        condition,
+        "a function from HistoryProcessorState to bool, or None for always",
+    )
+    check_flag(f"{adapter}: stream", stream, optional=True)
 
 
 def one_processor(adapter: str, given: object) -> HistoryProcessor[Any] | None:
     """The history processor, or those of a list as one, in order.
 
     Raises:
-        ConfigurationError: it is none, or there is none in the list.
+        InvalidArgument: it is none, or there is none in the list.
     """
-    if given is None or callable(given):
+    if given is None or is_function(given):
         return cast("HistoryProcessor[Any] | None", given)
     several = cast("Sequence[object]", given) if isinstance(given, Sequence) and not isinstance(given, str) else None
-    if not several or not all(map(callable, several)):
-        raise ConfigurationError(
-            f"{adapter}: history_processor is {given!r}: give a function from HistoryProcessorContext to messages, a "
-            "stock processor, a list of such, or None for none"
+    if not several or not all(map(is_function, several)):
+        raise refused(
+            f"{adapter}: history_processor",
+            cast("object", given),
+            "a function from HistoryProcessorContext to messages, a stock processor, a list of such, or None for none",
         )
     return compose(*cast("Sequence[HistoryProcessor[Any]]", several))

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias, cast, get_args
 
+from laneway.activities.references import Reference
 from laneway.errors import ConfigurationError
+from laneway.history.given import check_text, is_function, refused
 from laneway.history.records import TurnUsage
 
 __all__ = [
@@ -162,9 +164,15 @@ class Deny:
 
     Attributes:
         reason: what the caller is told, or the model, for a tool.
+
+    Raises:
+        InvalidArgument: the reason is no text.
     """
 
     reason: str
+
+    def __post_init__(self) -> None:
+        check_text("Deny: reason", self.reason)
 
 
 Hook: TypeAlias = Callable[[Any], "Edit | Deny | Awaitable[Edit | Deny | None] | None"]
@@ -180,7 +188,7 @@ class Hooks:
         timeout: how long each call of one may take.
 
     Raises:
-        ConfigurationError: the timeout is not positive.
+        InvalidArgument: the timeout is not positive, or a hook is neither a function nor a name.
     """
 
     user_prompt_submit: Hook | str | Sequence[Hook | str] = ()
@@ -194,8 +202,12 @@ class Hooks:
     timeout: timedelta = field(default=_TIMEOUT, kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.timeout <= timedelta(0):
-            raise ConfigurationError(f"the hooks' timeout is {self.timeout}: give a positive one")
+        if not isinstance(cast("object", self.timeout), timedelta) or self.timeout <= timedelta(0):
+            raise refused("Hooks: timeout", self.timeout, "a positive timedelta")
+        for name in HOOK_NAMES:
+            for hook in self.of(name):
+                if not isinstance(hook, Reference) and not is_function(hook):
+                    check_text(f"Hooks: {name}", hook, give="a function, a registered name, or a list of them")
 
     def of(self, name: HookName) -> tuple[Any, ...]:
         """The hooks for something, in order."""

@@ -29,6 +29,7 @@ from laneway.activities.arguments import check_arguments, one_processor
 from laneway.activities.compacting import unchanged
 from laneway.activities.hooks import Hooks
 from laneway.activities.langchain_archive import archive_tools, check_archival, readable
+from laneway.activities.langchain_arguments import check_graph_arguments
 from laneway.activities.langchain_codec import MessageCodec
 from laneway.activities.langchain_compacting import compacted
 from laneway.activities.langchain_compaction import can_compact, check_threshold, let_models_compact
@@ -58,6 +59,7 @@ from laneway.history.callbacks import callback_name
 from laneway.history.compaction import Compaction
 from laneway.history.context import HistoryProcessor, HistoryProcessorCondition
 from laneway.history.delegation import Delegation
+from laneway.history.given import types_listed
 from laneway.history.origins import EntryMetadata
 from laneway.history.repair import ImportRepair
 from laneway.history.scopes import HistoryProcessingSettings, in_force
@@ -156,6 +158,16 @@ class LangChainAdapter:
             hooks=hooks,
             delegates=delegates,
             condition=history_processor_condition,
+            stream=stream,
+        )
+        check_graph_arguments(
+            messages_key=messages_key,
+            model_nodes=model_nodes,
+            config=config,
+            context_factory=context_factory,
+            output_key=output_key,
+            contract=contract,
+            binds_reasoning=binds_reasoning,
         )
         processor = one_processor(type(self).__name__, history_processor)
         self._factory = None if isinstance(graph, StateGraph | Pregel) or not callable(graph) else graph
@@ -163,7 +175,7 @@ class LangChainAdapter:
         self._model_nodes = model_nodes
         self._config = dict(config or {})
         self._output_key = output_key
-        self._allowed_types = tuple(allowed_types)
+        self._allowed_types = types_listed("LangChainAdapter: allowed_types", allowed_types)
         self._stream = stream is not False
         self.processing = HistoryProcessingSettings(processor, history_processor_condition)
         in_force([self.processing])

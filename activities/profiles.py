@@ -10,15 +10,19 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, Protocol, Self, cast
+from typing import Any, Final, Protocol, Self, cast
 
 from laneway.activities.hooks import Hooks
 from laneway.activities.references import Reference, Registry
 from laneway.errors import ConfigurationError
 from laneway.history.budget import RequestBudget
+from laneway.history.given import check_callable, check_kind, check_text, refused
 from laneway.history.scopes import HistoryProcessingSettings, Inherit
 
 __all__ = ["AgentProfile", "ProfileSource", "Profiled", "RunProfile", "merged_run", "unit_of"]
+
+
+_NO_MODELS: Final = (int, float, bytes, Mapping, Sequence, type)
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,9 @@ class AgentProfile:
         history_processing: the processor and the condition, as a unit: one that leaves out either has none.
         budget: what a turn's requests may take; it narrows those outside.
         hooks: called after those outside.
+
+    Raises:
+        InvalidArgument: one of them is of another type than it has to be.
     """
 
     model: Any = None
@@ -73,6 +80,31 @@ class AgentProfile:
     history_processing: HistoryProcessingSettings[Any] | None = None
     budget: RequestBudget | None = None
     hooks: Hooks | None = None
+
+    def __post_init__(self) -> None:
+        what = type(self).__name__
+        model: object = self.model
+        if isinstance(model, _NO_MODELS) and not isinstance(model, str):
+            raise refused(f"{what}: model", self.model, "a model's name, or a model that the app has registered")
+        if isinstance(self.model, str):
+            check_text(f"{what}: model", self.model, give="a model's name")
+        check_kind(f"{what}: model_settings", self.model_settings, Mapping, "a dict by the names of the settings")
+        _as_json(self.model_settings or {})
+        if not isinstance(self.instructions, str):
+            check_callable(f"{what}: instructions", self.instructions, "text, or a function that makes it")
+        for name, value in (("tools", self.tools), ("mcp", self.mcp)):
+            if value is not None and (
+                not isinstance(cast("object", value), Sequence) or isinstance(value, str | bytes)
+            ):
+                raise refused(f"{what}: {name}", value, "a list, or None for the agent's own")
+        check_kind(
+            f"{what}: history_processing",
+            self.history_processing,
+            HistoryProcessingSettings,
+            "a HistoryProcessingSettings",
+        )
+        check_kind(f"{what}: budget", self.budget, RequestBudget, "RequestBudget(…), or None for no limit")
+        check_kind(f"{what}: hooks", self.hooks, Hooks, "Hooks(…), or None for none")
 
     @property
     def run(self) -> RunProfile:

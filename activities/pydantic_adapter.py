@@ -13,6 +13,7 @@ from typing import Any, Generic, cast
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.capabilities import AbstractCapability, ProcessHistory
 from pydantic_ai.messages import ModelMessage
+from pydantic_ai.models import Model
 from pydantic_ai.usage import UsageLimits
 from typing_extensions import TypeVar
 
@@ -29,6 +30,7 @@ from laneway.activities.pydantic_editing import describe
 from laneway.activities.pydantic_growth import text_of
 from laneway.activities.pydantic_import import read_import, stored_import
 from laneway.activities.pydantic_lane import LaneAgent
+from laneway.activities.pydantic_models import can_stream
 from laneway.activities.pydantic_profile import ProfiledAgent
 from laneway.activities.pydantic_prompt import Prompt, decode_prompt, encode_prompt, text_of_prompt
 from laneway.activities.pydantic_step import RunStep
@@ -41,6 +43,7 @@ from laneway.history.callbacks import callback_name
 from laneway.history.compaction import Compaction
 from laneway.history.context import HistoryProcessorCondition
 from laneway.history.delegation import Delegation
+from laneway.history.given import check_callable, check_kind, refused
 from laneway.history.origins import EntryMetadata
 from laneway.history.repair import ImportRepair
 from laneway.history.scopes import HistoryProcessingSettings, in_force
@@ -138,7 +141,12 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
             hooks=hooks,
             delegates=delegates,
             condition=history_processor_condition,
+            stream=stream,
         )
+        if stream and isinstance(agent.model, Model) and not can_stream(agent.model):
+            raise refused("PydanticAdapter: stream", stream, f"None or False: {agent.model!r} cannot stream")
+        check_callable("PydanticAdapter: deps_factory", deps_factory, "a function from a conversation's id to `deps`")
+        check_kind("PydanticAdapter: usage_limits", usage_limits, UsageLimits, "UsageLimits(…), or None for no limit")
         processor = one_processor(type(self).__name__, history_processor)
         if deps is not None and deps_factory is not None:
             raise ConfigurationError("PydanticAdapter takes `deps` or `deps_factory`, not both")

@@ -71,8 +71,7 @@ def decide(error: Exception, *, policy: RetryPolicy, failed: Sequence[StepAttemp
         if error.retry_after > policy.max_delay:
             return FailTurn()
         return RetryStep(error.retry_after, counts=True)
-    delay = min(policy.first_delay * policy.backoff ** (tried - 1), policy.max_delay)
-    return RetryStep(delay, counts=True)
+    return RetryStep(policy.delay_after(tried), counts=True)
 
 
 def cause_of(error: Exception) -> tuple[str, str]:

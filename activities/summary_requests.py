@@ -47,7 +47,7 @@ class SummaryRequests:
             RequestTooLarge, BudgetExceeded: it may not be sent.
             Exception: what the last attempt failed with.
         """
-        delay, policy = self.retry_policy.first_delay, self.retry_policy
+        policy = self.retry_policy
         for attempt in range(1, policy.max_attempts + 1):
             if self.calls is not None:
                 await self.calls.admit(tokens)
@@ -58,11 +58,10 @@ class SummaryRequests:
                 told = self.told_apart(error)
                 if not isinstance(told, TransientFailure) or attempt == policy.max_attempts:
                     raise
-                wait = delay if told.retry_after is None else told.retry_after
+                wait = policy.delay_after(attempt) if told.retry_after is None else told.retry_after
                 if wait > policy.max_delay:
                     raise
             await asyncio.sleep(wait.total_seconds())
-            delay = min(delay * policy.backoff, policy.max_delay)
         raise AssertionError("the last attempt returns or raises")
 
     def used(self, *, input_tokens: int, output_tokens: int, cache_read_tokens: int, cache_write_tokens: int) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final, Generic
 
-from laneway.errors import ConfigurationError
+from laneway.errors import InvalidArgument
 from laneway.history.assembly import estimated, settle
 from laneway.history.dialect import EntryFacts, MessageDialect, MessageT
 from laneway.history.editing import EditOutcome, EditRequest, receipt_of
@@ -50,7 +50,7 @@ class HistoryArchiveSettings:
         minimum_reduction_tokens: how much smaller the history must become: each checkpoint costs the prompt cache.
 
     Raises:
-        ConfigurationError: a number is no int or negative, or the recent tail alone is as large as the threshold.
+        InvalidArgument: a number is no int or negative, or the recent tail alone is as large as the threshold.
     """
 
     threshold_tokens: int = 100_000
@@ -60,9 +60,9 @@ class HistoryArchiveSettings:
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise ConfigurationError(f"history_archive: {name} is {value!r}: give a nonnegative int")
+                raise InvalidArgument(f"history_archive: {name} is {value!r}: give a nonnegative int")
         if self.preserve_recent_tokens >= self.threshold_tokens:
-            raise ConfigurationError(
+            raise InvalidArgument(
                 f"history_archive: preserve_recent_tokens is {self.preserve_recent_tokens} and threshold_tokens "
                 f"{self.threshold_tokens}: nothing could ever be archived. Let the first be well below the second"
             )

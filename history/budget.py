@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Final, Literal, Self, get_args
 
-from laneway.errors import BudgetExceeded, ConfigurationError, RequestTooLarge
+from laneway.errors import BudgetExceeded, InvalidArgument, RequestTooLarge
 
 __all__ = [
     "BudgetDimension",
@@ -53,7 +53,7 @@ class RequestBudget:
         tool_call_limit: how many tool calls may be made.
 
     Raises:
-        ConfigurationError: a limit is no int, or negative.
+        InvalidArgument: a limit is no int, or negative.
     """
 
     max_request_tokens: int | None = None
@@ -65,7 +65,7 @@ class RequestBudget:
         for name in _LIMITS:
             value: object = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-                raise ConfigurationError(
+                raise InvalidArgument(
                     f"the budget's {name} is {value!r}: give a nonnegative int, or None for no limit (0 forbids)"
                 )
 

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import blake2b
+from types import NoneType
 from typing import Any, Final, Literal, Self, cast
 
-from laneway.errors import ConfigurationError, InvalidInput
+from laneway.errors import ConfigurationError, InvalidArgument, InvalidInput
 from laneway.history.budget import RequestBudget
 from laneway.history.lanes import LaneKey, check_name
 
@@ -19,6 +20,7 @@ __all__ = ["ChildRef", "Delegation", "Kept", "brief_of", "child_conversation", "
 OnFailure = Literal["tell_model", "fail_turn"]
 
 MAX_CONCURRENCY: Final = 32
+_LONGEST: Final = timedelta(days=10_000)
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
@@ -41,7 +43,7 @@ class Delegation:
             there is a parameter of that name, else all of them as JSON.
 
     Raises:
-        ConfigurationError: one of them cannot be such.
+        InvalidArgument: one of them cannot be such.
     """
 
     agent: str
@@ -58,16 +60,26 @@ class Delegation:
 
     def __post_init__(self) -> None:
         def refuse(what: str, value: object, rule: str) -> ConfigurationError:
-            return ConfigurationError(f"a Delegation's {what} is {value!r}: {rule}")
+            return InvalidArgument(f"a Delegation's {what} is {value!r}: {rule}")
 
         try:
             check_name(self.agent, what="a delegate's agent")
         except InvalidInput as error:
-            raise ConfigurationError(str(error)) from None
+            raise InvalidArgument(str(error)) from None
         if not isinstance(cast("object", self.description), str) or not self.description.strip():
             raise refuse("description", self.description, "tell the model what the agent is for")
-        if not self.seconds > 0:
-            raise refuse("timeout", self.timeout, "give a positive one")
+        timeout: object = self.timeout
+        is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+        if not (is_number or isinstance(timeout, timedelta)) or not 0 < self.seconds <= _LONGEST.total_seconds():
+            raise refuse("timeout", timeout, f"give a positive one of at most {_LONGEST.days} days, in seconds")
+        for name, kind, rule in (
+            ("budget", (RequestBudget, NoneType), "give RequestBudget(…), or None for no limit"),
+            ("keep", bool, "give True or False"),
+            ("tool_name", (str, NoneType), "give text, or None for the usual one"),
+            ("parameters", (Mapping, NoneType), "give a JSON schema of an object, or None for a brief"),
+        ):
+            if not isinstance(getattr(self, name), kind):
+                raise refuse(name, getattr(self, name), rule)
         for name, least, most in (
             ("max_depth", 1, 100),
             ("max_concurrency", 1, MAX_CONCURRENCY),
@@ -82,6 +94,10 @@ class Delegation:
             raise refuse("tool_name", self.tool_name, "give 1 to 64 letters, digits, - and _")
         if self.parameters is not None and self.parameters.get("type") != "object":
             raise refuse("parameters", dict(self.parameters), "give a JSON schema of an object")
+        try:
+            json.dumps(self.schema)
+        except (TypeError, ValueError) as error:
+            raise refuse("parameters", self.parameters, f"give JSON values ({error})") from None
 
     @property
     def seconds(self) -> float:

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Generic, cast
 
+from laneway.errors import InvalidArgument
 from laneway.history.callbacks import call_processor, callback_name
 from laneway.history.context import HistoryProcessor, HistoryProcessorContext
 from laneway.history.dialect import MessageT
+from laneway.history.given import is_function, listed
 from laneway.history.groups import HistoryGroup
 from laneway.history.origins import EntryMetadata, HistoryOrigin
 from laneway.history.processor_native import find_native_text, messages_of
@@ -25,18 +27,17 @@ class ProcessorChain(Generic[MessageT]):
         processors: sync or async, stock processors or your own.
 
     Raises:
-        ValueError: there is none.
-        TypeError: one cannot be called.
+        InvalidArgument: there is none, or one cannot be called.
     """
 
     processors: tuple[HistoryProcessor[MessageT], ...]
 
     def __post_init__(self) -> None:
-        if not self.processors:
-            raise ValueError("there is no history processor in the list: give at least one, or None for none")
-        for processor in self.processors:
-            if not callable(processor):
-                raise TypeError(f"{processor!r} is not a history processor: it cannot be called")
+        give = "functions from HistoryProcessorContext to messages, or stock processors"
+        found = listed("the list of history processors", self.processors, give, is_one=is_function)
+        if not found:
+            raise InvalidArgument("there is no history processor in the list: give at least one, or None for none")
+        object.__setattr__(self, "processors", found)
 
     async def __call__(self, ctx: HistoryProcessorContext[MessageT]) -> Sequence[MessageT]:
         """What the last processor made of it."""
@@ -58,10 +59,9 @@ def compose(*processors: HistoryProcessor[Any]) -> HistoryProcessor[Any]:
     """Processors as one: each is given what the one before it returned.
 
     Raises:
-        ValueError: there is none.
-        TypeError: one cannot be called.
+        InvalidArgument: there is none, or one cannot be called.
     """
-    return processors[0] if len(processors) == 1 and callable(processors[0]) else ProcessorChain(processors)
+    return processors[0] if len(processors) == 1 and is_function(processors[0]) else ProcessorChain(processors)
 
 
 def _following(

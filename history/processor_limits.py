@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from laneway.errors import InvalidArgument
 from laneway.history.context import HistoryProcessorContext
 from laneway.history.dialect import MessageT
 from laneway.history.processor_native import NativeText, is_settled, native_text, written_by_processor
@@ -34,7 +35,7 @@ class LimitWarnerProcessor:
         token_counter: see `SlidingWindowProcessor`.
 
     Raises:
-        ValueError: a limit is not a positive int, the threshold is not in (0, 1], or there is no limit.
+        InvalidArgument: a limit is not a positive int, the threshold is not in (0, 1], or there is no limit.
     """
 
     max_requests: int | None = None
@@ -46,13 +47,15 @@ class LimitWarnerProcessor:
 
     def __post_init__(self) -> None:
         if self.max_requests is not None and not is_whole(self.max_requests, least=1):
-            raise ValueError(f"max_requests={self.max_requests!r} is not a positive whole number of requests")
+            raise InvalidArgument(f"max_requests={self.max_requests!r} is not a positive whole number of requests")
         check_tokens(self.max_context_tokens, "max_context_tokens")
         if self.max_requests is None and self.max_context_tokens is None:
-            raise ValueError("there is no limit to warn of: give max_requests, max_context_tokens or both")
+            raise InvalidArgument("there is no limit to warn of: give max_requests, max_context_tokens or both")
         size_of(("fraction", self.warning_threshold), "warning_threshold")
         if not is_whole(self.critical_remaining_requests, least=0):
-            raise ValueError(f"critical_remaining_requests={self.critical_remaining_requests!r} is negative or no int")
+            raise InvalidArgument(
+                f"critical_remaining_requests={self.critical_remaining_requests!r} is negative or no int"
+            )
         measure = Measure.of((), token_counter=self.token_counter, max_input_tokens=None, model=None)
         object.__setattr__(self, "_measure", measure)
 

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self, cast
 
+from laneway.errors import InvalidArgument
 from laneway.history.context import HistoryProcessorContext
 from laneway.history.dialect import MessageT
+from laneway.history.given import check_model, is_function
 from laneway.history.groups import HistoryGroup
 from laneway.history.processor_native import called, is_settled, native_text
 from laneway.history.triggers import Size, TokenCounter, check_tokens, is_whole, size_of, sizes_of, window_of
@@ -40,17 +42,20 @@ class Measure:
         """The measure for some sizes.
 
         Raises:
-            ValueError: one of them is a fraction, and of nothing that is known; or `max_input_tokens` makes no sense.
+            InvalidArgument: one of them is a fraction, and of nothing that is known; or another argument is none.
         """
+        check_model("model", model)
         check_tokens(max_input_tokens, "max_input_tokens")
-        if token_counter is not None and not callable(token_counter):
-            raise ValueError(f"token_counter={token_counter!r} cannot be called: give a function of a list of messages")
+        if token_counter is not None and not is_function(token_counter):
+            raise InvalidArgument(
+                f"token_counter={token_counter!r} cannot be called: give a function of a list of messages"
+            )
         window: int | None = None
         fraction = next((size for size in sizes if size.unit == "fraction"), None)
         if fraction is not None and max_input_tokens is None:
             window = None if model is None else window_of(model)
             if window is None:
-                raise ValueError(
+                raise InvalidArgument(
                     f"the size ('fraction', {fraction.amount!r}) needs max_input_tokens: the window of "
                     f"model={model!r} is not known"
                 )
@@ -128,7 +133,7 @@ class Cut:
         """A cut as callers of a processor describe it.
 
         Raises:
-            ValueError: something in it can never work.
+            InvalidArgument: something in it can never work.
         """
         triggers, kept = sizes_of(trigger, "trigger"), size_of(keep, "keep")
         # A bare number of messages is what most people mean by a head.

@@ -6,8 +6,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from laneway.errors import InvalidArgument
 from laneway.history.context import HistoryProcessorContext
 from laneway.history.dialect import MessageT
+from laneway.history.given import listed
 from laneway.history.groups import HistoryGroup
 from laneway.history.processor_native import Line, NativeText, is_settled, messages_of, native_text
 from laneway.history.processor_plan import Measure
@@ -37,7 +39,7 @@ class ClearToolResultsProcessor:
         max_input_tokens, token_counter, model: see `SlidingWindowProcessor`.
 
     Raises:
-        ValueError: a size makes no sense (see `SlidingWindowProcessor`), or `keep` is negative or no int.
+        InvalidArgument: a size makes no sense (see `SlidingWindowProcessor`), or `keep` is negative or no int.
     """
 
     trigger: Triggers = ("tokens", 100_000)
@@ -51,14 +53,17 @@ class ClearToolResultsProcessor:
 
     def __post_init__(self) -> None:
         if not is_whole(self.keep, least=0):
-            raise ValueError(f"keep={self.keep!r} is not a nonnegative int: give the number of tool results to keep")
-        if isinstance(self.exclude_tools, str):
-            raise ValueError(f"exclude_tools={self.exclude_tools!r} is one text: give a list of tool names")
+            raise InvalidArgument(
+                f"keep={self.keep!r} is not a nonnegative int: give the number of tool results to keep"
+            )
+        excluded = listed(
+            "exclude_tools", self.exclude_tools, "a list of tool names", is_one=lambda one: isinstance(one, str)
+        )
         triggers = sizes_of(self.trigger, "trigger")
         measure = Measure.of(
             triggers, token_counter=self.token_counter, max_input_tokens=self.max_input_tokens, model=self.model
         )
-        object.__setattr__(self, "exclude_tools", frozenset(self.exclude_tools))
+        object.__setattr__(self, "exclude_tools", frozenset(excluded))
         object.__setattr__(self, "_triggers", triggers)
         object.__setattr__(self, "_measure", measure)
 

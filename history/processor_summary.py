@@ -11,6 +11,7 @@ from typing import Final, Literal, cast
 from laneway.errors import (
     BudgetExceeded,
     HistoryProcessingError,
+    InvalidArgument,
     RequestTooLarge,
     ServiceUnavailable,
     StoreError,
@@ -18,6 +19,7 @@ from laneway.errors import (
 from laneway.history.context import HistoryProcessorContext
 from laneway.history.dialect import MessageT
 from laneway.history.estimation import estimate_text
+from laneway.history.given import check_callable, check_text
 from laneway.history.groups import HistoryGroup
 from laneway.history.model_calls import CallAnswer, CallFailed
 from laneway.history.processor_native import (
@@ -82,7 +84,7 @@ class SummarizationProcessor:
             quarter of an hour.
 
     Raises:
-        ValueError: a size makes no sense (see `SlidingWindowProcessor`), `summary_prompt` has no place for the
+        InvalidArgument: a size makes no sense (see `SlidingWindowProcessor`), `summary_prompt` has no place for the
             messages, or there is not exactly one of `model` and `summarizer`.
     """
 
@@ -101,14 +103,18 @@ class SummarizationProcessor:
 
     def __post_init__(self) -> None:
         if (self.model is None) == (self.summarizer is None):
-            raise ValueError(
+            raise InvalidArgument(
                 f"model={self.model!r} and summarizer={self.summarizer!r}: give exactly one of them to summarize with"
             )
+        check_callable("summarizer", self.summarizer, "a function from the request's text to the summary")
+        check_text("summary_prompt", self.summary_prompt)
+        if self.focus is not None:
+            check_text("focus", self.focus, give="some text, or None for nothing in particular")
         if _PLACE not in self.summary_prompt:
-            raise ValueError(f"summary_prompt has no {_PLACE}: say where in it the messages go")
+            raise InvalidArgument(f"summary_prompt has no {_PLACE}: say where in it the messages go")
         check_tokens(self.trim_tokens_to_summarize, "trim_tokens_to_summarize")
         if self.on_failure not in ("keep", "raise"):
-            raise ValueError(f"on_failure={self.on_failure!r} is unknown: use 'keep' or 'raise'")
+            raise InvalidArgument(f"on_failure={self.on_failure!r} is unknown: use 'keep' or 'raise'")
         cut = Cut.of(
             trigger=self.trigger,
             keep=self.keep,

@@ -34,7 +34,8 @@ class SlidingWindowProcessor:
         model: the name of a model, or a model, whose window is taken for fractions.
 
     Raises:
-        ValueError: a unit is unknown, a number is negative, a fraction is not in (0, 1] or of nothing that is known.
+        InvalidArgument: a unit is unknown, a number is negative, a fraction is not in (0, 1] or of nothing that is
+            known; or an argument is of another type than it has to be.
     """
 
     trigger: Triggers = ("messages", 100)

@@ -45,7 +45,7 @@ def create_sliding_window_processor(
     """A `SlidingWindowProcessor`; what is None is its default.
 
     Raises:
-        ValueError: see `SlidingWindowProcessor`.
+        InvalidArgument: see `SlidingWindowProcessor`.
     """
     return SlidingWindowProcessor(
         SlidingWindowProcessor.trigger if trigger is None else trigger,
@@ -73,7 +73,7 @@ def create_summarization_processor(
     """A `SummarizationProcessor`; what is None is its default, but for the trimming, which None switches off.
 
     Raises:
-        ValueError: see `SummarizationProcessor`.
+        InvalidArgument: see `SummarizationProcessor`.
     """
     return SummarizationProcessor(
         model,

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self, cast, get_args
 
 from laneway.errors import InvalidInput
 from laneway.history.delegation import ChildRef, Delegation
@@ -63,12 +63,25 @@ class Answer:
         arguments: with `approved`, what the tool is called with in place of the model's arguments.
         reason: why it was denied, or how it failed.
         value: the result, as JSON.
+
+    Raises:
+        InvalidInput: the kind is unknown, the reason is no text, or the arguments are no mapping.
     """
 
     kind: AnswerKind
     arguments: Mapping[str, Any] | None = None
     reason: str | None = None
     value: Any = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(AnswerKind):
+            raise InvalidInput(f"the answer's kind is {self.kind!r}: give one of {', '.join(get_args(AnswerKind))}")
+        if self.reason is not None and not isinstance(cast("object", self.reason), str):
+            raise InvalidInput(f"the answer's reason is {self.reason!r} ({type(self.reason).__name__}): give text")
+        if self.arguments is not None and not isinstance(cast("object", self.arguments), Mapping):
+            raise InvalidInput(
+                f"the answer's arguments are {self.arguments!r} ({type(self.arguments).__name__}): give a dict by name"
+            )
 
     def to_json(self) -> bytes:
         """The stored form.
@@ -309,10 +322,6 @@ def check_answer(request: PendingRequest, answer: Answer) -> Answer:
             f"request {request.id} is {_KINDS[request.kind]} of {request.name!r}, and takes {how}, not "
             f"{_HOW[answer.kind]}"
         )
-    if answer.reason is not None and not isinstance(cast("object", answer.reason), str):
-        raise InvalidInput(f"the reason is a {type(answer.reason).__name__}: give text")
-    if answer.arguments is not None and not isinstance(cast("object", answer.arguments), Mapping):
-        raise InvalidInput(f"the arguments are a {type(answer.arguments).__name__}: give a mapping by their names")
     answer = Answer.from_json(answer.to_json())
     if request.schema is not None:
         if answer.kind == "approved" and request.kind == "approval" and answer.arguments is not None:

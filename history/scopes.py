@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Generic, Literal
+from typing import Final, Generic, Literal, cast
 
 from laneway.errors import ConfigurationError
 from laneway.history.context import HistoryProcessor, HistoryProcessorCondition
 from laneway.history.dialect import MessageT
+from laneway.history.given import check_count, is_function, listed, refused
 
 __all__ = [
     "INHERIT",
@@ -51,10 +52,32 @@ class HistoryProcessingSettings(Generic[MessageT]):
         processor: a processor; None for none in this scope; omitted, the one outside is inherited.
         condition: a condition; None for none; omitted, the inherited processor keeps its own, and a processor that is
             given here is unconditional.
+
+    In a scope or a profile, either may be the name under which it is registered, and there may be a list of processors.
+
+    Raises:
+        InvalidArgument: one of them is no such thing.
     """
 
     processor: HistoryProcessor[MessageT] | Inherit | None = INHERIT
     condition: HistoryProcessorCondition | Inherit | None = INHERIT
+
+    def __post_init__(self) -> None:
+        processor: object = self.processor
+        give = "a function, its registered name, a list of these, or None for none"
+        if isinstance(processor, list | tuple):
+            several = cast("list[object]", processor)
+            if not listed("history processor", several, give, is_one=_is_named):
+                raise refused("history processor", several, give)
+        elif processor is not None and not isinstance(processor, Inherit) and not _is_named(processor):
+            raise refused("history processor", processor, give)
+        condition: object = self.condition
+        if condition is not None and not isinstance(condition, Inherit) and not _is_named(condition):
+            raise refused("history processor condition", condition, "a function, its registered name, or None for none")
+
+
+def _is_named(value: object) -> bool:
+    return is_function(value) or (isinstance(value, str) and bool(value.strip()))
 
 
 @dataclass(frozen=True)
@@ -110,6 +133,12 @@ class CompactionSettings:
     mode: CompactionMode | Inherit | None = INHERIT
     threshold: int | Inherit | None = INHERIT
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.mode, Inherit) and self.mode not in (None, "native", "disabled"):
+            raise refused("compaction_mode", self.mode, "'native', 'disabled' or None")
+        if not isinstance(self.threshold, Inherit) and self.threshold is not None:
+            check_count("compaction_threshold", self.threshold, least=1, give="a positive number of input tokens")
+
 
 @dataclass(frozen=True)
 class CompactionInForce:
@@ -126,7 +155,7 @@ def combined_compaction(scopes: Iterable[CompactionSettings]) -> CompactionInFor
     """Resolve scopes, outermost first. None where nothing is to be compacted.
 
     Raises:
-        ConfigurationError: there is a threshold and no compaction, or one of the two cannot be what it is.
+        ConfigurationError: there is a threshold and no compaction.
     """
     mode: CompactionMode | None = None
     threshold: int | None = None
@@ -135,10 +164,6 @@ def combined_compaction(scopes: Iterable[CompactionSettings]) -> CompactionInFor
             mode, threshold = scope.mode, None
         if not isinstance(scope.threshold, Inherit):
             threshold = scope.threshold
-    if mode not in (None, "native", "disabled"):
-        raise ConfigurationError(f"compaction_mode={mode!r} is none: give 'native', 'disabled' or None")
-    if threshold is not None and (not _is_count(threshold) or threshold < 1):
-        raise ConfigurationError(f"compaction_threshold={threshold!r} is no positive number of input tokens")
     if mode == "native":
         return CompactionInForce(threshold)
     if threshold is not None:
@@ -147,7 +172,3 @@ def combined_compaction(scopes: Iterable[CompactionSettings]) -> CompactionInFor
             "compaction_mode='native' with it, or leave it out"
         )
     return None
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

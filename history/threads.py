@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, Self
 
-from laneway.errors import ConfigurationError
+from laneway.errors import InvalidArgument
 from laneway.history.heads import Fence
 from laneway.history.lanes import LaneKey
 from laneway.history.layout import FENCE, STRICT, LaneNames
@@ -43,14 +43,14 @@ class TextWindow:
             and not tokens. 0 and less give none.
 
     Raises:
-        ConfigurationError: it is no int.
+        InvalidArgument: it is no int.
     """
 
     messages: int = 6
 
     def __post_init__(self) -> None:
         if isinstance(self.messages, bool) or not isinstance(self.messages, int):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError(f"TextWindow takes an int, not {self.messages!r}: the number of messages to show")
+            raise InvalidArgument(f"TextWindow takes an int, not {self.messages!r}: the number of messages to show")
 
 
 @dataclass(frozen=True, slots=True)

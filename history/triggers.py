@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, TypeAlias, cast, get_args
 
+from laneway.errors import InvalidArgument
+
 __all__ = [
     "ContextSize",
     "Size",
@@ -51,20 +53,21 @@ def size_of(given: object, name: str) -> Size:
         name: the parameter, for the message.
 
     Raises:
-        ValueError: it is no size: the unit is unknown, the number negative or not whole, the fraction not in (0, 1].
+        InvalidArgument: it is no size: the unit is unknown, the number negative or not whole, the fraction not in
+            (0, 1].
     """
     if not _is_pair(given):
-        raise ValueError(f"{name}={given!r} is not a size: give a unit and an amount, such as ('messages', 20)")
+        raise InvalidArgument(f"{name}={given!r} is not a size: give a unit and an amount, such as ('messages', 20)")
     unit, amount = cast("Sequence[object]", given)
     if unit not in get_args(Unit):
-        raise ValueError(f"{name}={given!r} has the unknown unit {unit!r}: use 'messages', 'tokens' or 'fraction'")
+        raise InvalidArgument(f"{name}={given!r} has the unknown unit {unit!r}: use 'messages', 'tokens' or 'fraction'")
     if isinstance(amount, bool) or not isinstance(amount, int | float):
-        raise ValueError(f"{name}={given!r} has the amount {amount!r}, which is not a number")
+        raise InvalidArgument(f"{name}={given!r} has the amount {amount!r}, which is not a number")
     if unit == "fraction":
         if not 0 < amount <= 1:  # so that NaN is refused too
-            raise ValueError(f"{name}={given!r}: a fraction is in (0, 1], and {amount!r} is not")
+            raise InvalidArgument(f"{name}={given!r}: a fraction is in (0, 1], and {amount!r} is not")
     elif not is_whole(amount, least=0):
-        raise ValueError(f"{name}={given!r}: a number of {unit} is whole and not negative, and {amount!r} is not")
+        raise InvalidArgument(f"{name}={given!r}: a number of {unit} is whole and not negative, and {amount!r} is not")
     return Size(cast("Unit", unit), amount)
 
 
@@ -72,12 +75,12 @@ def sizes_of(given: object, name: str) -> tuple[Size, ...]:
     """Check one size or a list of them.
 
     Raises:
-        ValueError: one is no size (see `size_of`), or the list is empty.
+        InvalidArgument: one is no size (see `size_of`), or the list is empty.
     """
     if _is_pair(given) and isinstance(cast("Sequence[object]", given)[0], str):
         return (size_of(given, name),)
     if not isinstance(given, Sequence) or isinstance(given, str) or not given:
-        raise ValueError(f"{name}={given!r} holds no size: give one, such as ('messages', 100), or a list of them")
+        raise InvalidArgument(f"{name}={given!r} holds no size: give one, such as ('messages', 100), or a list of them")
     return tuple(size_of(one, name) for one in cast("Sequence[object]", given))
 
 
@@ -85,10 +88,10 @@ def check_tokens(given: object, name: str) -> None:
     """Check a number of tokens that may be left out.
 
     Raises:
-        ValueError: it is neither None nor a positive int.
+        InvalidArgument: it is neither None nor a positive int.
     """
     if given is not None and not is_whole(given, least=1):
-        raise ValueError(f"{name}={given!r} is not a positive whole number of tokens")
+        raise InvalidArgument(f"{name}={given!r} is not a positive whole number of tokens")
 
 
 def is_whole(given: object, *, least: int) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from laneway.activities.adapter import Adapter
 from laneway.activities.agents import Agents
+from laneway.activities.capabilities import require
 from laneway.activities.hooks import Hooks
 from laneway.activities.references import Registry
 from laneway.activities.telemetry import Telemetry
@@ -15,6 +16,7 @@ from laneway.activities.turn_scope import check_hooks
 from laneway.client import LanewayClient
 from laneway.errors import ConfigurationError, InvalidInput
 from laneway.history.delegation import Delegation
+from laneway.history.given import check_kind
 from laneway.history.lanes import check_name
 from laneway.settings import Settings
 from laneway.worker import run_worker
@@ -35,16 +37,18 @@ class Laneway:
 
     Raises:
         ConfigurationError: there is no agent, a name cannot be one, a value is no adapter, or there are hooks that an
-            adapter would never call.
+            adapter would never call, or delegates of one that cannot wait for them.
     """
 
     def __init__(
         self, *, agents: Mapping[str, Adapter[Any]], hooks: Hooks | None = None, telemetry: Telemetry | None = None
     ) -> None:
-        if not agents:
+        if not agents or not isinstance(cast("object", agents), Mapping):
             raise ConfigurationError(
                 "Laneway needs at least one agent: Laneway(agents={'name': PydanticAdapter(agent)})"
             )
+        check_kind("Laneway: hooks", hooks, Hooks, "Hooks(…), or None for none")
+        check_kind("Laneway: telemetry", telemetry, Telemetry, "Telemetry(…), or None for none")
         for name, adapter in agents.items():
             try:
                 check_name(name, what="an agent's name")
@@ -65,6 +69,8 @@ class Laneway:
                     layer.check_callable()
                     check_hooks(adapter, layer, agent=name)
             delegates: Mapping[str, Delegation] = getattr(adapter, "delegates", {})
+            if delegates:
+                require(adapter, "delegation", agent=name, what="delegates={…}")
             for delegate, delegation in delegates.items():
                 if delegation.agent not in agents:
                     known = ", ".join(map(repr, sorted(agents)))
@@ -121,7 +127,7 @@ class Laneway:
             ServiceUnavailable, ConfigurationError: a server cannot be reached, or a setting cannot work.
         """
         agents = Agents(self._adapters, self._registry, self._hooks, self._telemetry)
-        async with run_worker(agents, settings or Settings.load()):
+        async with run_worker(agents, _settings_of(settings)):
             yield
 
     @asynccontextmanager
@@ -135,6 +141,11 @@ class Laneway:
             ServiceUnavailable, ConfigurationError: a server cannot be reached, or a setting cannot work.
         """
         async with LanewayClient.connect(
-            Agents(self._adapters, self._registry, self._hooks, self._telemetry), settings or Settings.load()
+            Agents(self._adapters, self._registry, self._hooks, self._telemetry), _settings_of(settings)
         ) as client:
             yield client
+
+
+def _settings_of(given: Settings | None) -> Settings:
+    check_kind("settings", given, Settings, "Settings(…), such as `stack.settings`, or None for the environment's")
+    return Settings.load() if given is None else given

@@ -5,10 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import cast, get_args
 
+from laneway.activities.hooks import Hooks
+from laneway.activities.profiles import AgentProfile
 from laneway.activities.wire import WhenBusy
 from laneway.errors import InvalidInput
+from laneway.history.budget import RequestBudget
 
-__all__ = ["check_timeout", "check_when_busy"]
+__all__ = ["check_call", "check_timeout", "check_when_busy"]
 
 _LONGEST = timedelta(days=10_000)
 _BUSY: tuple[str, ...] = get_args(WhenBusy)
@@ -36,6 +39,21 @@ def check_timeout(timeout: object) -> timedelta | None:
     if timeout > _LONGEST:
         raise InvalidInput(f"the timeout is {timeout}: give at most {_LONGEST.days} days, or none")
     return timeout
+
+
+def check_call(*, budget: object = None, profile: object = None, hooks: object = None) -> None:
+    """What goes with a call, a conversation or a scope beside its prompt.
+
+    Raises:
+        InvalidInput: one of them is of another type.
+    """
+    for name, value, kind in (
+        ("budget", budget, RequestBudget),
+        ("profile", profile, AgentProfile),
+        ("hooks", hooks, Hooks),
+    ):
+        if value is not None and not isinstance(value, kind):
+            raise InvalidInput(f"the {name} is a {type(value).__name__} ({value!r}): give {kind.__name__}(…), or None")
 
 
 def check_when_busy(when_busy: object) -> WhenBusy:

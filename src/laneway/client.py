@@ -22,6 +22,7 @@ from laneway.activities.hooks import Hooks
 from laneway.activities.profiles import AgentProfile
 from laneway.activities.wire import CANCEL_TURN, LANE_STATUS, CancelRequest, LaneView, QueuedTurn, WhenBusy
 from laneway.answers import Pending, pending_anywhere, pending_on
+from laneway.arguments import check_call
 from laneway.connect import connect_redis, connect_temporal, interceptors_of, temporal_unavailable
 from laneway.conversations import Conversation, NoHistory
 from laneway.errors import InvalidInput, ServiceUnavailable
@@ -199,6 +200,9 @@ class LanewayClient:
         Raises:
             InvalidInput: the conversation id cannot be one.
         """
+        check_call(profile=profile, hooks=hooks)
+        if not isinstance(cast("object", enabled), bool | Inherit):
+            raise InvalidInput(f"enabled is {enabled!r}: give True or False, or leave it out")
         if not isinstance(conversation_id, Inherit):
             check_conversation(conversation_id)
         settings = ScopeSettings(
@@ -213,6 +217,7 @@ class LanewayClient:
 
     def scope(self, *, profile: AgentProfile | None = None, hooks: Hooks | None = None) -> Scope:
         """A scope that leaves history as it is outside, and changes how agents run. See `history`."""
+        check_call(profile=profile, hooks=hooks)
         return Scope(self, ScopeSettings(profile=profile, hooks=hooks), opens_history=False)
 
     def capabilities(self, agent: str) -> frozenset[Capability]:

@@ -13,7 +13,7 @@ from laneway.activities.profiles import AgentProfile
 from laneway.activities.turn_scope import TurnScope
 from laneway.activities.wire import WhenBusy
 from laneway.answers import Pending
-from laneway.arguments import check_timeout, check_when_busy
+from laneway.arguments import check_call, check_timeout, check_when_busy
 from laneway.errors import InvalidInput
 from laneway.history.budget import RequestBudget
 from laneway.history.callbacks import refuse_reentry
@@ -35,6 +35,7 @@ class Conversation:
     """A conversation with the application's agents. Made by `LanewayClient.conversation`."""
 
     def __init__(self, client: LanewayClient, conversation_id: str, *, budget: RequestBudget | None = None) -> None:
+        check_call(budget=budget)
         self._client = client
         self._budget = budget or RequestBudget()
         self.conversation_id = conversation_id
@@ -87,6 +88,9 @@ class Conversation:
             InvalidInput: the prompt, the turn id or the timeout cannot be one.
             UnknownAgent, LaneBusy, TurnConflict, ServiceUnavailable: see there.
         """
+        check_call(budget=budget, profile=profile)
+        if not isinstance(cast("object", cancel_waiting), bool):
+            raise InvalidInput(f"cancel_waiting is {cancel_waiting!r}: give True or False")
         turn_id, conversation_id = self._place(turn_id)
         agents = self._client.agents
         adapter = agents[agent]

@@ -2,6 +2,7 @@
 
     LanewayError
     ├── ConfigurationError            what was set up cannot work; nothing was sent or written
+    │   ├── InvalidArgument           a constructor was given what cannot work; a ValueError as well
     │   └── UnsupportedCapability     the agent's adapter cannot do what was asked for
     ├── InvalidInput                  a value of one call was refused; nothing was written
     ├── ServiceUnavailable            Temporal or Redis did not answer
@@ -50,6 +51,7 @@ __all__ = [
     "HistoryProcessingValidationError",
     "HookError",
     "HookTimedOut",
+    "InvalidArgument",
     "InvalidInput",
     "LaneBusy",
     "LanewayError",
@@ -84,6 +86,10 @@ class LanewayError(Exception):
 
 class ConfigurationError(LanewayError):
     """What was set up cannot work: a setting, an agent, an adapter. Raised where it is set up, before any I/O."""
+
+
+class InvalidArgument(ConfigurationError, ValueError):
+    """An argument of a constructor is of another type than it has to be, or a value that cannot work."""
 
 
 class UnsupportedCapability(ConfigurationError):

@@ -20,6 +20,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from laneway.errors import ConfigurationError
+from laneway.history.given import check_flag, types_listed
 from laneway.langgraph_codec import Codec
 from laneway.langgraph_desk import Desk, Options
 from laneway.langgraph_link import Link
@@ -83,9 +84,13 @@ class RedisSaver(BaseCheckpointSaver[int]):
     ) -> None:
         if client is None and async_client is None and url is None:
             raise ConfigurationError("RedisSaver needs a client or an async_client; or use RedisSaver.from_url(url)")
-        if ttl is not None and ttl <= timedelta(0):
-            raise ConfigurationError(f"ttl={ttl!r} must be positive; pass None to keep threads for ever")
-        if not prefix or "{" in prefix:
+        if ttl is not None and (not isinstance(cast("object", ttl), timedelta) or ttl <= timedelta(0)):
+            raise ConfigurationError(f"ttl={ttl!r} must be a positive timedelta; pass None to keep threads for ever")
+        check_flag("RedisSaver: refresh_on_read", refresh_on_read)
+        allowed_types = types_listed("RedisSaver: allowed_types", allowed_types)
+        if not isinstance(cast("object", digest_key), bytes) or len(digest_key) > 64:
+            raise ConfigurationError("digest_key must be bytes, 64 at most, such as 32 random ones that you keep")
+        if not isinstance(cast("object", prefix), str) or not prefix or "{" in prefix:
             raise ConfigurationError(f"prefix={prefix!r} must be text without a brace, which Redis Cluster would read")
         strict = strict_serializer(serde, allowed_types)
         if isinstance(strict, EncryptedSerializer) and not digest_key:

@@ -12,12 +12,14 @@ from weakref import WeakKeyDictionary
 import redis
 import redis.asyncio
 import redis.asyncio.retry
+import redis.connection
 import redis.retry
 from redis import exceptions as redis_errors
 from redis.backoff import ExponentialWithJitterBackoff
 from redis.maint_notifications import MaintNotificationsConfig
 
 from laneway.errors import ConfigurationError, ServiceUnavailable, StoreError, StoreFull
+from laneway.history.given import check_text, refused
 from laneway.langgraph_lua import Script
 
 __all__ = ["Ask", "Link", "Page", "Steps"]
@@ -67,12 +69,20 @@ class Link:
         client: redis.Redis | None = None,
         async_client: redis.asyncio.Redis | None = None,
     ) -> None:
-        for given in (client, async_client):
+        for name, given in (("client", client), ("async_client", async_client)):
+            if given is not None and not hasattr(given, "execute_command"):
+                raise refused(f"RedisSaver: {name}", given, "a client of redis-py")
             pool = getattr(given, "connection_pool", None)
             if pool is not None and pool.connection_kwargs.get("decode_responses"):
                 raise ConfigurationError(
                     "RedisSaver stores bytes: make the client with decode_responses=False, or use RedisSaver.from_url"
                 )
+        if url is not None:
+            check_text("RedisSaver: url", url, give="a URL, such as redis://localhost:6379/0")
+            try:
+                cast("Any", redis.connection).parse_url(url)  # which has no types
+            except ValueError as error:
+                raise ConfigurationError(f"RedisSaver: the url cannot be used: {error}") from None
         self._url = url
         self._client = client
         self._async_client = async_client

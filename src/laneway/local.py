@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from laneway.connect import connect_redis, connect_temporal
 from laneway.embedded import EmbeddedServer, TemporalServer, ValkeyServer
 from laneway.errors import ConfigurationError, LanewayError, ServiceUnavailable
+from laneway.history.given import check_kind
 from laneway.processes import ProcessMark
 from laneway.settings import Settings
 
@@ -82,6 +83,8 @@ class LocalStack:
     def __init__(
         self, data_dir: Path | str | None = DEFAULT_DATA_DIR, *, settings: Mapping[str, object] | None = None
     ) -> None:
+        check_kind("LocalStack: data_dir", data_dir, str | Path, "a folder's path, or None for a temporary one")
+        check_kind("LocalStack: settings", settings, Mapping, "a dict by the names of `Settings`, or None")
         self._overrides = dict(settings or {})
         if misplaced := sorted(self._overrides.keys() & _place("", "").keys()):
             raise ConfigurationError(

@@ -77,7 +77,7 @@ WRONG: dict[str, tuple[object, str]] = {
     "delegates": (["reader"], r"give a dict from names to Delegation\(…\)"),
     "max_tool_result_bytes": ("1 MB", "give a nonnegative int, or None for results of any size"),
     "history_processor": ([], "give a function from HistoryProcessorContext to messages"),
-    "history_processor_condition": (True, "which cannot be called: give a function from HistoryProcessorState to bool"),
+    "history_processor_condition": (True, "give a function from HistoryProcessorState to bool"),
 }
 
 

@@ -344,7 +344,7 @@ def test_damaged_data_is_refused_with_its_channel(saver: RedisSaver, client: Any
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"ttl": timedelta(0)}, "must be positive"),
+        ({"ttl": timedelta(0)}, "must be a positive timedelta"),
         ({"prefix": ""}, "without a brace"),
         ({"prefix": "{a}"}, "without a brace"),
     ],
