@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from temporalio.service import RPCError, RPCStatusCode
 
+from laneway.activities.capabilities import require
 from laneway.activities.wire import ANSWER_REQUEST, AnswerNotice
 from laneway.errors import AlreadyAnswered, ServiceUnavailable, UnknownRequest
 from laneway.history.heads import TurnEnded
@@ -69,6 +70,8 @@ async def pending_anywhere(client: LanewayClient) -> list[Pending]:
 async def give_answer(client: LanewayClient, turn: Turn, request_id: str, answer: Answer) -> None:
     """See `Turn.answer`."""
     lane, turn_id, store = turn.lane, turn.turn_id, client.store
+    if lane.agent in client.agents:  # who answers need not have the application
+        require(client.agents[lane.agent], "approval", agent=lane.agent, what="turn.answer(…)")
     known = {stored.request.id: stored.request for stored, _ in await store.requests(lane, turn_id)}
     request = known.get(request_id)
     if request is None:

@@ -196,6 +196,7 @@ class Turn:
             UnknownRequest: the turn does not wait for it, or has ended.
             AlreadyAnswered: another answer came first.
             InvalidInput: the request does not take this answer. Nothing was changed.
+            UnsupportedCapability: the agent's adapter cannot wait for people.
             ServiceUnavailable: see there. The answer may have been taken: give it again.
         """
         if (decision is None) == (result is MISSING):
