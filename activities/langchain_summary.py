@@ -11,14 +11,17 @@ from typing import Final
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
 
 from laneway.activities.adapter import RetryPolicy
 from laneway.activities.langchain_framing import GraphFraming
 from laneway.activities.langchain_messages import LangChainDialect
 from laneway.activities.langchain_models import IN_LANE_REQUEST, stop_sdk_retries, told_apart
 from laneway.activities.langchain_parts import pieces_of
+from laneway.activities.langchain_telemetry import GraphSpans
 from laneway.activities.langchain_traits import inner_models, model_id_of
 from laneway.activities.summary_requests import SUMMARY_RETRIES, SummaryRequests
+from laneway.activities.telemetry import telemetry_here
 from laneway.history.estimation import estimate_message
 from laneway.history.model_calls import CallAnswer, CallFailed, ModelCalls
 from laneway.history.processor_native import Line, LineKind, ModelSummarizer, SummaryRequest, offer_native_text
@@ -66,10 +69,13 @@ class LangChainSummarizer:
     async def _text(self, requests: SummaryRequests, messages: list[BaseMessage], framing: GraphFraming | None) -> str:
         options = {} if framing is None else framing.options_of(self.model)
 
+        step = telemetry_here()
+        config: RunnableConfig | None = None if step is None else {"callbacks": [GraphSpans(step)]}
+
         async def ask() -> AIMessage:
             token = IN_LANE_REQUEST.set(True)
             try:
-                return await self.model.ainvoke(messages, **options)
+                return await self.model.ainvoke(messages, config, **options)
             finally:
                 IN_LANE_REQUEST.reset(token)
 

@@ -12,7 +12,6 @@ from pydantic_ai import CallToolsNode
 from pydantic_ai.capabilities import AbstractCapability, Instrumentation
 from pydantic_ai.exceptions import FallbackExceptionGroup, ModelAPIError
 from pydantic_ai.messages import ModelMessage, ModelResponse, UserPromptPart
-from pydantic_ai.models.instrumented import InstrumentationSettings
 from pydantic_ai.run import AgentRun
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import RequestUsage
@@ -44,6 +43,7 @@ from laneway.activities.pydantic_run import (
     runs_tools,
 )
 from laneway.activities.pydantic_summary import is_cut_off
+from laneway.activities.pydantic_telemetry import instrumentation_of
 from laneway.activities.pydantic_tools import LaneCapability, ResultLimit, StreamingLaneCapability
 from laneway.activities.pydantic_waiting import allow_deferral, requests_of
 from laneway.history.model_calls import CallUsage, ModelCalls
@@ -292,11 +292,4 @@ def _instrumentation(work: StepWork[ModelMessage]) -> Sequence[AbstractCapabilit
     """The framework's own spans, where the application has telemetry."""
     if work.telemetry is None:
         return ()
-    telemetry = work.telemetry.instruments.telemetry
-    settings = InstrumentationSettings(
-        tracer_provider=telemetry.tracer_provider,
-        meter_provider=telemetry.meter_provider,
-        include_content=telemetry.include_content,
-        include_binary_content=telemetry.include_content,
-    )
-    return (Instrumentation(settings=settings),)
+    return (Instrumentation(settings=instrumentation_of(work.telemetry)),)

@@ -41,7 +41,9 @@ from laneway.activities.adapter import RetryPolicy
 from laneway.activities.pydantic_framing import RequestFraming, is_same_model
 from laneway.activities.pydantic_messages import PydanticDialect
 from laneway.activities.pydantic_models import stop_sdk_retries, told_apart
+from laneway.activities.pydantic_telemetry import instrumentation_of
 from laneway.activities.summary_requests import SUMMARY_RETRIES, SummaryRequests
+from laneway.activities.telemetry import telemetry_here
 from laneway.history.context import HistoryProcessor
 from laneway.history.estimation import estimate_message
 from laneway.history.model_calls import CallAnswer, CallFailed, ModelCalls
@@ -99,11 +101,18 @@ def is_cut_off(response: ModelResponse) -> bool:
 async def _text(
     model: Model, requests: SummaryRequests, messages: list[ModelMessage], framing: RequestFraming | None
 ) -> str:
+    step = telemetry_here()
+    instrument = None if step is None else instrumentation_of(step)
+
     async def ask() -> ModelResponse:
         if framing is None:
-            return await model_request(model, messages)
+            return await model_request(model, messages, instrument=instrument)
         return await model_request(
-            model, messages, model_settings=framing.settings, model_request_parameters=framing.parameters
+            model,
+            messages,
+            model_settings=framing.settings,
+            model_request_parameters=framing.parameters,
+            instrument=instrument,
         )
 
     size = sum(estimate_message(_DIALECT, message) for message in messages)

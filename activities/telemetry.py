@@ -19,11 +19,12 @@ from opentelemetry.trace import SpanKind, Status, StatusCode, TracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from laneway.history.editing import EditReceipt
+from laneway.history.given import check_flag, check_kind
 from laneway.history.lanes import LaneKey
-from laneway.history.observing import Pass, observing
+from laneway.history.observing import Pass, observer, observing
 from laneway.history.records import TurnRecord
 
-__all__ = ["Instruments", "StepTelemetry", "Telemetry"]
+__all__ = ["Instruments", "StepTelemetry", "Telemetry", "telemetry_here"]
 
 _NAME: Final = "laneway"
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
@@ -37,11 +38,20 @@ class Telemetry:
     Attributes:
         tracer_provider, meter_provider: OpenTelemetry's; None for the global ones.
         include_content: whether the framework's own spans hold prompts, answers and tool results.
+
+    Raises:
+        InvalidArgument: one of them is of another type.
     """
 
     tracer_provider: TracerProvider | None = None
     meter_provider: MeterProvider | None = None
     include_content: bool = False
+
+    def __post_init__(self) -> None:
+        own = "of OpenTelemetry's, or None for the global one"
+        check_kind("Telemetry: tracer_provider", self.tracer_provider, TracerProvider, f"a TracerProvider {own}")
+        check_kind("Telemetry: meter_provider", self.meter_provider, MeterProvider, f"a MeterProvider {own}")
+        check_flag("Telemetry: include_content", self.include_content)
 
 
 class Instruments:
@@ -206,6 +216,12 @@ class StepTelemetry:
         self.instruments.edited(receipt, self.attributes)
         if receipt.processor == _COMPACTION:
             self.instruments.compacted(receipt, self.attributes, self._started_ns)
+
+
+def telemetry_here() -> StepTelemetry | None:
+    """What the step is measured with that this code is called in; None where it is not measured."""
+    found = observer()
+    return found if isinstance(found, StepTelemetry) else None
 
 
 def _attributes(lane: LaneKey, turn_id: str) -> dict[str, Any]:

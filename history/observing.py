@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from laneway.history.editing import EditReceipt
 
-__all__ = ["EditObserver", "Pass", "observed", "observing"]
+__all__ = ["EditObserver", "Pass", "observed", "observer", "observing"]
 
 
 class EditObserver(Protocol):
@@ -51,6 +51,11 @@ def observing(observer: EditObserver | None) -> Generator[None]:
         yield
     finally:
         _OBSERVER.reset(token)
+
+
+def observer() -> EditObserver | None:
+    """Who hears of the passes here; None for nobody."""
+    return _OBSERVER.get()
 
 
 @contextmanager

@@ -9,6 +9,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from pydantic_ai.messages import ModelResponse, TextPart
+from pydantic_ai.models.function import FunctionModel
 
 from laneway import (
     Delegation,
@@ -17,6 +19,7 @@ from laneway import (
     Hooks,
     Laneway,
     SlidingWindowProcessor,
+    SummarizationProcessor,
     Telemetry,
 )
 from laneway.errors import TurnCancelled, TurnDenied, TurnFailed
@@ -24,6 +27,7 @@ from laneway.errors import TurnCancelled, TurnDenied, TurnFailed
 from tests.delegation.agents import Team
 from tests.delegation.test_across import graph, lead
 from tests.editing.agents import AnyRecorder, LangChainRecorder, Recorder, keep
+from tests.langchain.graphs import ScriptedModel, said
 from tests.observability.collector import Collector, Span
 from tests.support.bench import Bench
 from tests.support.provider import answer, call, in_order, status
@@ -260,6 +264,43 @@ async def test_a_processor_below_its_threshold_emits_nothing(
         await conversation.ask("agent", "three")
     await received(collector)
     assert len(collector.named("process history")) == 1
+
+
+@BOTH
+async def test_the_request_for_a_summary_has_a_span_like_any_other(
+    bench: Bench, conversation_id: str, collector: Collector, agent: AnyRecorder
+):
+    """Of another model than the agent's, by a processor and on demand; a failed one says so, and not what it was."""
+    answers: list[str | Exception] = ["All of it.", ValueError("the sesame word"), "All of it again."]
+
+    def summed_up() -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    model: Any = (
+        FunctionModel(lambda messages, info: ModelResponse([TextPart(summed_up())]), model_name="summarizer")
+        if isinstance(agent, Recorder)
+        else ScriptedModel(answer=lambda messages: said(summed_up()), model_name="summarizer")
+    )
+    summary = SummarizationProcessor(model, trigger=("messages", 5), keep=("messages", 1), on_failure="keep")
+    app = Laneway(agents={"agent": agent.adapter(summary)}, telemetry=collector.telemetry)
+    async with app.worker(bench.settings), app.client(bench.settings) as client:
+        conversation = client.conversation(conversation_id)
+        for prompt in ("one", "two", "three", "four", "five"):
+            await conversation.ask("agent", prompt)
+        assert (await conversation.compact("agent")).compacted
+        await told_of(collector, 6)
+    await received(collector)
+    traces = traces_of(collector)
+    asked = [[span for span in spans if span.name == "chat summarizer"] for spans in traces]
+    assert [[span.failed for span in spans] for spans in asked] == [[], [], [False], [], [True], [False]]
+    (first,) = asked[2]
+    assert first.attributes["gen_ai.request.model"] == "summarizer"
+    assert first.attributes["gen_ai.usage.output_tokens"] > 0
+    assert "All of it" not in first.text
+    assert "sesame" not in asked[4][0].text
 
 
 @BOTH
