@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from laneway.activities.account import TurnAccount
 from laneway.activities.adapter import Adapter, StepResult
-from laneway.activities.delegating import kept_after
+from laneway.activities.delegating import children_of, kept_after
 from laneway.activities.journal import ToolJournal
 from laneway.activities.profiles import ProfileSource
 from laneway.activities.scope_in_force import ScopeInForce
@@ -17,7 +17,7 @@ from laneway.activities.turn_hooks import TurnHooks
 from laneway.history.accounts import Accounts
 from laneway.history.checkpoints import CheckpointRef, StoredEntry
 from laneway.history.compaction import COMPACT_MARK
-from laneway.history.delegation import Kept
+from laneway.history.delegation import Kept, kept_of, with_kept
 from laneway.history.heads import Fence, LoadedTurn
 from laneway.history.options import TurnOptions
 from laneway.history.origins import EntryMetadata
@@ -150,8 +150,8 @@ class Attempt:
     def extras_with(self, result: StepResult[Any], *, now: float) -> Mapping[str, object]:
         """What is kept beside the history: the adapter's, kept conversations of children, and failed calls."""
         extras = dict(self.turn.head.extras if result.extras is None else result.extras)
-        if kept := self.kept:
-            extras["kept"] = {one: child.to_data() for one, child in kept.items()}
+        runs = [*kept_of(self.turn.head.extras).values(), *children_of(self.turn.fields)]
+        extras = with_kept(extras, self.kept, runs)
         is_asked_for = self.turn.fields["in"].startswith(COMPACT_MARK)
         refusals = self.refusals.after(self.tally_with(result).calls, now=now, is_asked_for=is_asked_for)
         extras.pop(_REFUSALS, None)

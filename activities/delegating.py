@@ -21,7 +21,15 @@ from laneway.activities.agents import Agents
 from laneway.activities.wire import Awaited, ChildTurn
 from laneway.errors import DelegationFailed, InvalidInput
 from laneway.history.budget import RequestBudget
-from laneway.history.delegation import ChildRef, Delegation, Kept, brief_of, child_conversation, kept_of
+from laneway.history.delegation import (
+    ChildRef,
+    Delegation,
+    Kept,
+    brief_of,
+    child_conversation,
+    kept_of,
+    superseded_of,
+)
 from laneway.history.heads import Fence
 from laneway.history.options import TurnOptions
 from laneway.history.records import TurnRecord
@@ -211,6 +219,21 @@ class Delegating:
         delegation = stored.request.delegation
         if delegation is not None and answer.kind == "error" and delegation.on_failure == "fail_turn":
             raise DelegationFailed(f"{stored.request.name} came to nothing: {answer.reason}")
+
+    async def release(self, extras: Mapping[str, object]) -> None:
+        """Keep no longer for ever what kept conversations stood at before: nothing goes on from it any more.
+
+        Once the turn at the root has committed, and with it all below; what a turn below it has put aside is still what
+        the root stands at where that one comes to nothing. Done again by the root's next turn, since a worker can die
+        between the commit and this.
+
+        Args:
+            extras: of the root's lane, as committed.
+        """
+        for child in superseded_of(extras):
+            await self._store.expire_history(child.lane)
+        for child in kept_of(extras).values():
+            await self.release((await self._store.head(child.lane)).extras)
 
     async def drop(self, children: Sequence[ChildRef]) -> None:
         """Drop the tentative histories of a turn's children, and of theirs. How they ended, and what it took, stays."""

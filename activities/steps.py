@@ -39,6 +39,7 @@ from laneway.activities.wire import ABORT_TURN, RUN_STEP, AbortInput, StepInput,
 from laneway.errors import HistoryError, InvalidInput, LanewayError, ServiceUnavailable, StaleTurn, StoreError
 from laneway.history.cache import HeldHistory, HistoryCache
 from laneway.history.compaction import COMPACT_MARK, Compaction
+from laneway.history.delegation import superseded_of
 from laneway.history.heads import Fence, TurnEnded
 from laneway.history.lanes import LaneKey
 from laneway.history.options import TurnOptions
@@ -324,18 +325,24 @@ class Steps:
         )
         lane, options = attempt.fence.lane, attempt.turn.fields.get("op")
         await self._endings.owe(attempt.hooks, lane, options)
+        extras, before = attempt.extras_with(result, now=time.time()), attempt.turn.head.extras
+        is_root = not attempt.options.depth
+        if is_root and superseded_of(before):
+            await self._delegating.release(before)
         record = await self._store.commit(
             attempt.fence,
             base=attempt.base,
             after=after,
             entries=entries,
-            extras=attempt.extras_with(result, now=time.time()),
+            extras=extras,
             record=record,
             reply=result.reply if attempt.window is not None and attempt.options.is_root else None,
             events=events,
         )
         assert record.checkpoint is not None
         await self._endings.tell(attempt.hooks, lane, record, attempt.options.trace)
+        if is_root and any(child.kept is not None for child in record.children):
+            await self._delegating.release(extras)
         taken = _committed_with(record)
         if lane.is_once:
             return StepOutcome("committed", attempt.turn.head.version + 1, u=taken)

@@ -15,12 +15,24 @@ from laneway.errors import ConfigurationError, InvalidArgument, InvalidInput
 from laneway.history.budget import RequestBudget
 from laneway.history.lanes import LaneKey, check_name
 
-__all__ = ["ChildRef", "Delegation", "Kept", "brief_of", "child_conversation", "kept_of", "tools_of"]
+__all__ = [
+    "ChildRef",
+    "Delegation",
+    "Kept",
+    "brief_of",
+    "child_conversation",
+    "kept_of",
+    "superseded_of",
+    "tools_of",
+    "with_kept",
+]
 
 OnFailure = Literal["tell_model", "fail_turn"]
 
 MAX_CONCURRENCY: Final = 32
 _LONGEST: Final = timedelta(days=10_000)
+_KEPT: Final = "kept"
+_SUPERSEDED: Final = "superseded"
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
@@ -203,8 +215,30 @@ Kept = Mapping[str, ChildRef]
 
 def kept_of(extras: Mapping[str, object]) -> dict[str, ChildRef]:
     """What a lane's extras say of kept conversations."""
-    found = cast("Mapping[str, list[Any]]", extras.get("kept", {}))
+    found = cast("Mapping[str, list[Any]]", extras.get(_KEPT, {}))
     return {one: ChildRef.from_data(data) for one, data in found.items()}
+
+
+def superseded_of(extras: Mapping[str, object]) -> list[ChildRef]:
+    """The runs of kept conversations that a lane's last turn put others in the place of."""
+    return [ChildRef.from_data(data) for data in cast("list[list[Any]]", extras.get(_SUPERSEDED, ()))]
+
+
+def with_kept(extras: Mapping[str, object], kept: Kept, runs: Iterable[ChildRef]) -> dict[str, object]:
+    """A lane's extras, as a turn commits them.
+
+    Args:
+        extras: what is kept beside the history otherwise.
+        kept: where kept conversations stand from now on.
+        runs: those at which they stood before, and those that the turn had made.
+    """
+    superseded = {run.lane: run for run in runs if run.kept is not None and kept.get(run.kept) != run}
+    found = {name: value for name, value in extras.items() if name not in (_KEPT, _SUPERSEDED)}
+    if kept:
+        found[_KEPT] = {one: run.to_data() for one, run in kept.items()}
+    if superseded:
+        found[_SUPERSEDED] = [run.to_data() for run in superseded.values()]
+    return found
 
 
 def child_conversation(lane_id: str, turn_id: str, request: str) -> str:

@@ -70,6 +70,7 @@ __all__ = [
     "DECIDE",
     "DROP_HISTORY",
     "DROP_INPUT",
+    "EXPIRE_HISTORY",
     "FENCE",
     "FORGET_WAITING",
     "KEEP",
@@ -565,16 +566,18 @@ return 0
 """
 )
 
-# KEYS: a lane's head, the epoch's list, its turns, its parts. ARGV: v, e, n, d, t and x of the head, how many parts
-# there are, the name and the content of each in turn, then encoded entries. A lane that has a history stays as it is,
-# and so does one that had a turn: what that wrote may have been dropped.
+# KEYS: a lane's head, the epoch's list, its turns, its parts, its archive. ARGV: v, e, n, d, t and x of the head, how
+# many parts there are and how much is archived, the name and the content of each in turn, then encoded entries. A lane
+# that has a history stays as it is, and so does one that had a turn: what that wrote may have been dropped.
 SEED = (
     STRICT
     + """
 if redis.call('EXISTS', KEYS[1], KEYS[3]) > 0 then return 0 end
-redis.call('UNLINK', KEYS[2], KEYS[4])
-local first = 8 + 2 * tonumber(ARGV[7])
-for at = 8, first - 2, 2 do redis.call('HSET', KEYS[4], ARGV[at], ARGV[at + 1]) end
+redis.call('UNLINK', KEYS[2], KEYS[4], KEYS[5])
+local archived = 9 + 2 * tonumber(ARGV[7])
+local first = archived + 2 * tonumber(ARGV[8])
+for at = 9, archived - 2, 2 do redis.call('HSET', KEYS[4], ARGV[at], ARGV[at + 1]) end
+for at = archived, first - 2, 2 do redis.call('HSET', KEYS[5], ARGV[at], ARGV[at + 1]) end
 for from = first, #ARGV, 1000 do
   redis.call('RPUSH', KEYS[2], unpack(ARGV, from, math.min(from + 999, #ARGV)))
 end
@@ -592,6 +595,20 @@ if epoch then redis.call('UNLINK', ARGV[1] .. 'epoch:' .. epoch) end
 redis.call('UNLINK', KEYS[1])
 for _, name in ipairs({'archive', 'thread', 'parts'}) do redis.call('UNLINK', ARGV[1] .. name) end
 for _, name in ipairs({'turns', 'events', 'spent'}) do redis.call('EXPIRE', ARGV[1] .. name, ARGV[2]) end
+return 1
+"""
+)
+
+# KEYS: a lane's head. ARGV 1: base name. 2: for how many seconds all of it is kept from now on. One that has less to
+# live keeps that.
+EXPIRE_HISTORY = (
+    "#!lua flags=allow-oom\n"
+    """
+local epoch = redis.call('HGET', KEYS[1], 'e')
+local names = {'archive', 'thread', 'parts', 'turns', 'events', 'spent'}
+if epoch then names[#names + 1] = 'epoch:' .. epoch end
+for _, name in ipairs(names) do redis.call('EXPIRE', ARGV[1] .. name, ARGV[2], 'NX') end
+redis.call('EXPIRE', KEYS[1], ARGV[2], 'NX')
 return 1
 """
 )

@@ -132,6 +132,7 @@ class HistoryStore:
         self._forget: Any = script(layout.FORGET_WAITING)
         self._seed: Any = script(layout.SEED)
         self._drop_history: Any = script(layout.DROP_HISTORY)
+        self._expire_history: Any = script(layout.EXPIRE_HISTORY)
 
     def names(self, lane: LaneKey) -> LaneNames:
         """The names of a lane's keys."""
@@ -557,9 +558,19 @@ class HistoryStore:
         checked_entries(entries, at, first=0, after="")
         extras = json.dumps(head.extras, separators=(",", ":"))
         parts = [item for name in head.part_names if name in head.parts for item in (name, head.parts[name])]
-        fields = (head.version, at.epoch, at.length, at.digest, head.turn_id or "", extras, len(parts) // 2)
-        keys = [names.head, names.epoch(at.epoch), names.turns, names.parts]
-        await _answer(self._seed(keys, [*fields, *parts, *entries]))
+        held: dict[bytes, bytes] = await _answer(self._redis.hgetall(self.names(source).archive))
+        archived = [part for item in held.items() for part in item]
+        counts = (len(parts) // 2, len(held))
+        fields = (head.version, at.epoch, at.length, at.digest, head.turn_id or "", extras, *counts)
+        keys = [names.head, names.epoch(at.epoch), names.turns, names.parts, names.archive]
+        await _answer(self._seed(keys, [*fields, *parts, *archived, *entries]))
+
+    async def expire_history(self, lane: LaneKey) -> None:
+        """Keep what a lane holds for a while from now on, and not for ever: nothing goes on from it."""
+        names = self.names(lane)
+        await _answer(self._expire_history([names.head], [names.base, self._stage_ttl]))
+        index = conversation_name(self._prefix, lane.conversation)
+        await _answer(self._redis.expire(index, self._stage_ttl, nx=True))
 
     async def drop_history(self, lane: LaneKey) -> None:
         """Drop what a lane has committed. How its turns ended is kept for a while."""

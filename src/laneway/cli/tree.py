@@ -72,7 +72,7 @@ async def _node(store: HistoryStore, lane: LaneKey, turn_id: str, delegate: str)
         fields = await store.unfinished(lane, turn_id)
         requests = await store.requests(lane, turn_id)
         waits = any(answer is None for _, answer in requests)
-        status = "waiting" if waits else "running" if "b" in fields else "not started"
+        status = "waiting" if waits else "running" if "b" in fields else "not started" if fields else "no longer kept"
         started = int(fields["b"]) / 1000 if "b" in fields else None
         node = _Node(lane, turn_id, delegate, status, None, started)
         children = tuple(stored.child for stored, _ in requests if stored.child is not None)
