@@ -13,7 +13,6 @@ from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import CompactionPart, ModelMessage, ModelResponse
 from pydantic_ai.models import Model
 from pydantic_ai.models.anthropic import AnthropicCompaction, AnthropicModel
-from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.openai import OpenAICompaction, OpenAIResponsesModel
 from pydantic_ai.models.wrapper import WrapperModel
 
@@ -76,4 +75,4 @@ def is_compaction(message: ModelMessage) -> bool:
 
 
 def _leaves(model: Model) -> list[Model]:
-    return [inner for inner in inner_models(model) if not isinstance(inner, WrapperModel | FallbackModel)]
+    return [inner for inner in inner_models(model) if not isinstance(inner, WrapperModel)]

@@ -30,13 +30,18 @@ _TRANSIENT_STATUS = frozenset({408, 409, 425, 429})
 
 
 def inner_models(model: Model) -> Iterator[Model]:
-    """A model, and those that it sends to."""
-    yield model
+    """A model, and those that it sends to. One that stands for several has no profile, and is not among them."""
+    if not _stands_for_several(model):
+        yield model
     if isinstance(model, WrapperModel):
         yield from inner_models(model.wrapped)
     elif isinstance(model, FallbackModel):
         for inner in model.models:
             yield from inner_models(inner)
+
+
+def _stands_for_several(model: Model) -> bool:
+    return isinstance(model, FallbackModel) or (isinstance(model, WrapperModel) and _stands_for_several(model.wrapped))
 
 
 def can_stream(model: Model) -> bool:
