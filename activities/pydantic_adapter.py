@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import warnings
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -33,6 +32,7 @@ from laneway.activities.pydantic_lane import LaneAgent
 from laneway.activities.pydantic_models import can_stream
 from laneway.activities.pydantic_profile import ProfiledAgent
 from laneway.activities.pydantic_prompt import Prompt, decode_prompt, encode_prompt, text_of_prompt
+from laneway.activities.pydantic_servers import connected
 from laneway.activities.pydantic_step import RunStep
 from laneway.activities.pydantic_summary import Processors
 from laneway.activities.pydantic_waiting import delegate_tools
@@ -282,28 +282,9 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Enter the agent, so that its tool servers are connected once and not for each step."""
-        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        done = asyncio.Event()
-
-        async def hold() -> None:
-            # Entered and left by one task, since tool servers' cancel scopes ask for it.
-            try:
-                async with self.agent:
-                    ready.set_result(None)
-                    await done.wait()
-            except BaseException as error:
-                if ready.done():
-                    raise
-                ready.set_exception(error)
-
-        holder = asyncio.create_task(hold(), name="laneway-agent")
-        try:
-            await ready
+        """Have the agent's tool servers connected, once and not for each step."""
+        async with connected(self.agent, self._lane.servers):
             yield
-        finally:
-            done.set()
-            await holder
 
 
 def _check_single_processor(agent: AbstractAgent[Any, Any]) -> None:

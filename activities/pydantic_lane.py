@@ -22,6 +22,7 @@ from laneway.activities.pydantic_contract import output_types_of
 from laneway.activities.pydantic_editing import ties_reasoning
 from laneway.activities.pydantic_framing import RequestFraming
 from laneway.activities.pydantic_models import can_stream
+from laneway.activities.pydantic_servers import ToolServers
 from laneway.activities.retries import SerializationFailed
 from laneway.history.archival import HistoryArchiveSettings
 from laneway.history.delegation import Delegation
@@ -52,6 +53,7 @@ class LaneAgent(Generic[DepsT]):
         archival: when tool exchanges of a running turn are archived; None for never. Results that are too large are
             archived too then.
         framings: what each lane's last request carried beside its history.
+        servers: the tool servers that a worker holds connections to.
     """
 
     agent: AbstractAgent[DepsT, Any]
@@ -67,6 +69,7 @@ class LaneAgent(Generic[DepsT]):
     max_result_bytes: int | None
     archival: HistoryArchiveSettings | None
     framings: FramingMemory[RequestFraming] = field(default_factory=FramingMemory[RequestFraming])
+    servers: ToolServers = field(default_factory=ToolServers)
 
     @property
     def model(self) -> Model:

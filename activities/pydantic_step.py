@@ -42,6 +42,7 @@ from laneway.activities.pydantic_run import (
     restore,
     runs_tools,
 )
+from laneway.activities.pydantic_servers import ServerWatch
 from laneway.activities.pydantic_summary import is_cut_off
 from laneway.activities.pydantic_telemetry import instrumentation_of
 from laneway.activities.pydantic_tools import LaneCapability, ResultLimit, StreamingLaneCapability
@@ -68,7 +69,22 @@ class RunStep(Generic[DepsT]):
         self._work = work
 
     async def take(self) -> StepResult[ModelMessage]:
-        """Take the step: one model request, or one batch of tool calls."""
+        """Take the step: one model request, or one batch of tool calls.
+
+        Raises:
+            TransientFailure: a model or a tool server could not be reached.
+        """
+        await self._lane.servers.mend()
+        servers = ServerWatch(self._lane.servers)
+        try:
+            return await self._run(servers)
+        except Exception as error:
+            told = servers.told_apart(error)
+            if told is error:
+                raise
+            raise told from error
+
+    async def _run(self, servers: ServerWatch) -> StepResult[ModelMessage]:
         lane, work = self._lane, self._work
         prompt = decode_prompt(work.prompt)
         asked = opened_with(work.opening, prompt)
@@ -106,7 +122,7 @@ class RunStep(Generic[DepsT]):
             capabilities=[
                 *self._compaction(),
                 *_instrumentation(work),
-                *(one for one in (capability, reader, watch, gate) if one is not None),
+                *(one for one in (capability, reader, watch, gate, servers) if one is not None),
             ],
             toolsets=lane.delegate_tools or None,
             infer_name=False,

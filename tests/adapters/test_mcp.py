@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+import pytest
 from fastmcp.client.transports import StdioTransport
 from pydantic_ai import Agent
 from pydantic_ai.mcp import MCPToolset
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelResponse,
+    RetryPromptPart,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from laneway import PydanticAdapter
+from laneway import PydanticAdapter, RetryPolicy
+from laneway.activities.pydantic_servers import told_apart
+from laneway.activities.retries import TransientFailure
+from laneway.errors import TurnFailed
 
 from tests.support.bench import Bench
 from tests.support.stops import lines
@@ -19,14 +39,15 @@ from tests.support.stops import lines
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def adapter(ledger: Path, offered: list[list[str]], *, server: str | None = "growing") -> PydanticAdapter[None, str]:
-    """An agent of a tool server, whose prompts name the tools to call: `please double {"number": 2}; …`."""
+def ordered(offered: list[list[str]]) -> FunctionModel:
+    """A model whose prompts name the tools to call: `please double {"number": 2}; …`."""
 
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         offered.append(sorted(tool.name for tool in info.function_tools))
         results: list[str] = []
         for message in reversed(messages):
             results += [str(part.content) for part in message.parts if isinstance(part, ToolReturnPart)]
+            results += [str(part.content) for part in message.parts if isinstance(part, RetryPromptPart)]
             # The framework tells the model of a new tool in a prompt of its own.
             prompts = [str(part.content) for part in message.parts if isinstance(part, UserPromptPart)]
             if asked := [prompt for prompt in prompts if prompt.startswith("please ")]:
@@ -39,9 +60,14 @@ def adapter(ledger: Path, offered: list[list[str]], *, server: str | None = "gro
         name, _, arguments = orders[len(results)].partition(" ")
         return ModelResponse([ToolCallPart(name, arguments or "{}", f"c{len(messages)}")])
 
+    return FunctionModel(answer)
+
+
+def adapter(ledger: Path, offered: list[list[str]], *, server: str | None = "growing") -> PydanticAdapter[None, str]:
+    """An agent of a tool server that is a process of its own."""
     command = StdioTransport(sys.executable, ["-m", "tests.support.mcp_server", str(ledger)], cwd=str(ROOT))
     agent: Agent[None, str] = Agent(
-        FunctionModel(answer), toolsets=[MCPToolset(command, id=server, cache_tools=False, init_timeout=60)]
+        ordered(offered), toolsets=[MCPToolset(command, id=server, cache_tools=False, init_timeout=60)]
     )
     return PydanticAdapter(agent)
 
@@ -74,8 +100,8 @@ async def test_tools_that_a_server_gains_are_used_on_the_same_lane(bench: Bench,
     await conversation.ask("agent", 'please double {"number": 1}')
     result = await conversation.ask("agent", 'please learn {"name": "juggle"}; juggle')
     assert result.output == "learned juggle and juggle done"
-    assert offered[0] == ["double", "learn"]
-    assert offered[-1] == ["double", "juggle", "learn"]
+    assert offered[0] == ["double", "end", "learn", "linger"]
+    assert offered[-1] == ["double", "end", "juggle", "learn", "linger"]
     assert conversation.lane("agent") == lane
     assert (await (await bench.client({"agent": adapter(ledger, [])})).lanes(conversation_id)) == [lane]
     assert (await conversation.status("agent")).version == 2
@@ -99,3 +125,112 @@ def test_tool_servers_without_an_id_are_told_apart_by_their_command():
     one = contract("/here/bin/python", "-m", "weather")
     assert one == contract("/there/python", "-m", "weather")
     assert one != contract("/here/bin/python", "-m", "stocks")
+
+
+def port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def served(number: int, ledger: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A tool server on HTTP, which answers by now."""
+    command = [sys.executable, "-m", "tests.support.mcp_server", str(ledger), str(number)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 90
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", number)).close()
+                break
+            except OSError:
+                assert time.monotonic() < deadline
+                assert process.poll() is None
+                time.sleep(0.05)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def on_http(number: int, **options: Any) -> PydanticAdapter[None, str]:
+    """An agent of the tool server at a port, whose steps are tried again quickly."""
+    url = f"http://127.0.0.1:{number}/mcp"
+    agent: Agent[None, str] = Agent(ordered([]), toolsets=[MCPToolset(url, id="growing")])
+    return PydanticAdapter(agent, retry_policy=RetryPolicy(**{"first_delay": timedelta(seconds=0.2), **options}))
+
+
+async def test_a_server_that_is_not_there_yet_is_waited_for(bench: Bench, conversation_id: str, tmp_path: Path):
+    """As a provider that cannot be reached is: the step is tried again."""
+    number = port()
+    client = await bench.serve({"agent": on_http(number, max_attempts=50, max_delay=timedelta(seconds=1))})
+    turn = await client.conversation(conversation_id).submit("agent", 'please double {"number": 4}')
+    async for event in turn.events():
+        if event.kind == "step.retried":
+            break
+    with served(number, tmp_path / "ledger"):
+        assert (await turn.result()).output == "8"
+    failed = (await turn.record()).attempts
+    assert {one.error_message for one in failed} == {"Client failed to connect: All connection attempts failed"}
+
+
+async def test_a_server_that_stays_away_fails_the_turn_once_the_policy_is_used_up(bench: Bench, conversation_id: str):
+    client = await bench.serve({"agent": on_http(port(), max_attempts=2)})
+    with pytest.raises(TurnFailed, match="Client failed to connect"):
+        await client.conversation(conversation_id).ask("agent", "please double {}")
+
+
+async def test_a_server_that_was_started_again_is_used_again(bench: Bench, conversation_id: str, tmp_path: Path):
+    """By the same worker: whether it was away between two turns, while one asked for it, or in the middle of a call."""
+    number, ledger = port(), tmp_path / "ledger"
+    client = await bench.serve({"agent": on_http(number, max_attempts=50, max_delay=timedelta(seconds=1))})
+    conversation = client.conversation(conversation_id)
+    with served(number, ledger):
+        assert (await conversation.ask("agent", 'please double {"number": 1}')).output == "2"
+    # Nobody has asked it yet: what the worker holds of it is of no use.
+    down = await conversation.submit("agent", 'please double {"number": 2}')
+    async for event in down.events():
+        if event.kind == "step.retried" or event.terminal:
+            break
+    with served(number, ledger) as server:
+        assert (await down.result()).output in ("4", "Connection closed")
+        assert (await conversation.ask("agent", 'please double {"number": 3}')).output == "6"
+        cut = await conversation.submit("agent", "please linger {}")
+        async for event in cut.events():
+            if event.kind == "tool.called":
+                break
+        while "linger" not in lines(ledger):
+            await asyncio.sleep(0.05)
+        server.kill()
+        server.wait()
+    with served(number, ledger):
+        # What the client says of it is a matter of which of its tasks sees it first: then the model is told.
+        assert (await cut.result()).output in ("lingered", "Connection closed")
+        assert (await conversation.ask("agent", 'please double {"number": 4}')).output == "8"
+
+
+async def test_a_server_process_that_ended_is_started_again(bench: Bench, conversation_id: str, tmp_path: Path):
+    """The model is told of the call that ended it, as in a plain run; what comes next has another process."""
+    ledger = tmp_path / "ledger"
+    client = await bench.serve({"agent": adapter(ledger, [])})
+    conversation = client.conversation(conversation_id)
+    assert (await conversation.ask("agent", 'please double {"number": 1}')).output == "2"
+    assert (await conversation.ask("agent", "please end {}")).output == "Connection closed"
+    assert (await conversation.ask("agent", 'please double {"number": 2}')).output == "4"
+    assert lines(ledger).count("connected") == 2
+
+
+def test_what_is_no_server_is_told_apart_from_one_that_is_away():
+    ways: dict[Exception, bool] = {
+        ConnectionRefusedError("nobody there"): True,
+        FileNotFoundError("no such command"): False,
+        RuntimeError("Session task completed unexpectedly"): True,
+        ExceptionGroup("several", [ValueError(), TimeoutError()]): True,
+        ValueError("an answer"): False,
+    }
+    for error, is_passing in ways.items():
+        assert isinstance(told_apart(error), TransientFailure) == is_passing
+        outer = RuntimeError(f"Client failed to connect: {error}")
+        outer.__cause__ = error
+        assert isinstance(told_apart(outer), TransientFailure) == is_passing

@@ -1,7 +1,9 @@
-"""A tool server on standard input and output whose list of tools grows."""
+"""A tool server whose list of tools grows, on standard input and output, or on HTTP at a port."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -10,7 +12,7 @@ from mcp.server import MCPServer
 from tests.support.stops import append
 
 
-def main(ledger: Path) -> None:
+def main(ledger: Path, port: int | None) -> None:
     server = MCPServer("growing")
     append(ledger, "connected")
 
@@ -31,8 +33,23 @@ def main(ledger: Path) -> None:
         server.add_tool(learned, name=name, description="Learned.")
         return f"learned {name}"
 
-    server.run("stdio")
+    @server.tool()
+    async def linger() -> str:
+        """Take a while."""
+        append(ledger, "linger")
+        await asyncio.sleep(3)
+        return "lingered"
+
+    @server.tool()
+    def end() -> str:
+        """End the server."""
+        os._exit(1)
+
+    if port is None:
+        server.run("stdio")
+    else:
+        server.run("streamable-http", host="127.0.0.1", port=port)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else None)
