@@ -12,6 +12,7 @@ from typing_extensions import override
 from laneway.cli.edits import edit_line
 from laneway.cli.failures import describe, message_of
 from laneway.cli.output import console, note, one_line, safe, write, write_json
+from laneway.cli.questions import question_line, where_to_answer
 from laneway.cli.transcript import Called, Edited, Said, Transcript
 from laneway.history.records import EventKind, LaneEvent
 
@@ -137,7 +138,8 @@ class Pipe(TurnDisplay):
             case EventKind.HISTORY_REWRITTEN | EventKind.HISTORY_KEPT:
                 note(edit_line(event.data))
             case _:
-                pass
+                if question := question_line(event):
+                    note(f"{question}: {where_to_answer(event)}")
 
     @override
     def committed(self, result: TurnResult[Any]) -> None:
@@ -160,9 +162,14 @@ class Pipe(TurnDisplay):
 
 
 class LiveScreen(TurnDisplay):
-    """A terminal. What may still be taken back is in a region that is redrawn; what stands is printed above it."""
+    """A terminal. What may still be taken back is in a region that is redrawn; what stands is printed above it.
 
-    def __init__(self) -> None:
+    Args:
+        asks: whether the person who watches is asked for answers; else it says where they can be given.
+    """
+
+    def __init__(self, *, asks: bool) -> None:
+        self._asks = asks
         self._console = console()
         self._turn = Transcript()
         self._live: Live | None = None
@@ -196,8 +203,13 @@ class LiveScreen(TurnDisplay):
 
     @override
     def take(self, event: LaneEvent) -> None:
+        from rich.text import Text
+
         for piece in self._turn.take(event):
             self._print(_line(piece))
+        if question := question_line(event):
+            where = "" if self._asks else f": {where_to_answer(event)}"
+            self._print(Text(f"· {question}{where}", "bold"))
 
     @override
     def committed(self, result: TurnResult[Any]) -> None:

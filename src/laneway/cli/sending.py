@@ -7,14 +7,19 @@ import sys
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from laneway.activities.wire import WhenBusy
 from laneway.cli.apps import AppTarget, load_app
 from laneway.cli.edits import edit_line
 from laneway.cli.output import note, write, write_json
 from laneway.cli.places import locate, open_client
+from laneway.cli.questions import question_line, where_to_answer
 from laneway.cli.rendering import output_text, result_json
 from laneway.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from laneway.turns import Turn
 
 __all__ = ["send_prompt"]
 
@@ -58,11 +63,15 @@ async def send_prompt(
             else:
                 write(f"{turn.turn_id}\n")
             return
+        waits = asyncio.create_task(_tell_waits(turn))
         try:
             result = await turn.result()
         except asyncio.CancelledError:
             note(f"turn {turn.turn_id} goes on; `laneway cancel {conversation} {agent} {turn.turn_id}` stops it")
             raise
+        finally:
+            waits.cancel()
+            await asyncio.gather(waits, return_exceptions=True)
         edits = () if as_json else (await turn.record()).tally.edits
     if as_json:
         write_json(result_json(result))
@@ -70,6 +79,13 @@ async def send_prompt(
         for edit in edits:
             note(edit_line(asdict(edit)))
         write(output_text(result.output) + "\n")
+
+
+async def _tell_waits(turn: Turn) -> None:
+    """Say what the turn waits for: without an answer it goes no further."""
+    async for event in turn.events():
+        if question := question_line(event):
+            note(f"{question}: {where_to_answer(event)}")
 
 
 def _read_stdin() -> str:

@@ -66,7 +66,8 @@ class Transcript:
 
     def take(self, event: LaneEvent) -> Sequence[Piece]:
         """Add an event, and return what stands by it: in order, each piece once."""
-        if event.terminal:
+        if event.terminal or event.kind is EventKind.REQUEST_PENDING:
+            # A step that ended waiting is done: what it waits for is told when that is kept.
             return self.close()
         if event.step < self.step or (event.step == self.step and event.attempt < self.attempt):
             return ()  # an attempt that was replaced, and does not know it yet
