@@ -161,8 +161,8 @@ class Delegating:
         before = kept.get(child.kept) if child.kept is not None else None
         if before is not None and child.turns > 1:
             await self._store.fork(before.lane, child.lane)
-        await self._store.register(child.lane, listed=False)
-        await self._store.put_input(
+        await self._store.index.register(child.lane, listed=False)
+        await self._store.inputs.put(
             child.lane, child.turn_id, digest=digest, prompt=brief, claim=_CLAIM, options=given.to_json()
         )
         lane = child.lane
@@ -198,9 +198,9 @@ class Delegating:
         record = await self._store.record(child.lane, child.turn_id)
         if record is not None:
             return record
-        digest = (await self._store.unfinished(child.lane, child.turn_id)).get("p", b"").decode()
+        digest = (await self._store.turns.unfinished(child.lane, child.turn_id)).get("p", b"").decode()
         stopped = TurnRecord(child.turn_id, "cancelled", digest, None, time.time())
-        return await self._store.abort(Fence(child.lane, child.turn_id), stopped, decided=True)
+        return await self._store.endings.abort(Fence(child.lane, child.turn_id), stopped, decided=True)
 
     async def _output(self, child: ChildRef, record: TurnRecord) -> object:
         adapter: Any = self._agents[child.lane.agent]

@@ -44,7 +44,7 @@ class Endings:
     async def owe(self, hooks: TurnHooks, lane: LaneKey, options: bytes | None) -> None:
         """Note that a turn is about to end, if anybody is to be told."""
         if hooks.wants_end:
-            await self._store.owe(lane, hooks.turn_id, options or b"")
+            await self._store.endings.owe(lane, hooks.turn_id, options or b"")
 
     async def tell(
         self, hooks: TurnHooks, lane: LaneKey, record: TurnRecord, carrier: Mapping[str, str] | None = None
@@ -54,10 +54,10 @@ class Endings:
             self._agents.instruments.ended(lane, record, carrier)
         if hooks.wants_end:
             await hooks.tell_end(record)
-            await self._store.settle(lane, hooks.turn_id)
+            await self._store.endings.settle(lane, hooks.turn_id)
 
     async def catch_up(self, lane: LaneKey, record: TurnRecord) -> None:
         """Tell of the end of a turn whose last attempt may have died before it could."""
-        options = await self._store.owed(lane, record.turn_id)
+        options = await self._store.endings.owed(lane, record.turn_id)
         if options is not None:
             await self.tell(self.hooks_of(lane, record.turn_id, options), lane, record)

@@ -61,7 +61,7 @@ class Loading:
         """
         held = self._cache.get(fence.lane.lane_id)
         step = fence.step
-        turn = await self._store.load(
+        turn = await self._store.turns.load(
             fence,
             held=held.checkpoint,
             started=LaneEvent(EventKind.TURN_STARTED, fence.turn_id),
@@ -134,7 +134,7 @@ class Loading:
         known, found = set(attempt.tally.taken), list[tuple[str, str, bytes]]()
         mine = replace(attempt.options, trace={})
         for turn_id in request.u:
-            fields = {} if turn_id in known else await self._store.unfinished(attempt.fence.lane, turn_id)
+            fields = {} if turn_id in known else await self._store.turns.unfinished(attempt.fence.lane, turn_id)
             if "in" in fields and replace(TurnOptions.from_json(fields.get("op")), trace={}) == mine:
                 found.append((turn_id, fields["p"].decode(), fields["in"]))
         attempt.steered = found
@@ -152,7 +152,7 @@ class Loading:
 
     def _hooks(self, fence: Fence, fields: Mapping[str, bytes], scope: ScopeInForce) -> TurnHooks:
         async def keep(name: str, value: bytes, prompt: bytes | None) -> bytes | None:
-            return await self._store.decide(fence, f"h:{name}", value, prompt=prompt)
+            return await self._store.turns.decide(fence, f"h:{name}", value, prompt=prompt)
 
         recorded = {name.removeprefix("h:"): value for name, value in fields.items() if name.startswith("h:")}
         return TurnHooks(

@@ -126,7 +126,7 @@ class Steps:
         fence = Fence(lane, request.t, request.n)
         self._store.check_deployment(lane, activity.info().workflow_id)
         error_type, error_message = (*request.e, None, None)[:2]
-        fields = await self._store.unfinished(lane, request.t)
+        fields = await self._store.turns.unfinished(lane, request.t)
         record = TurnRecord(
             turn_id=request.t,
             outcome=request.o,
@@ -143,7 +143,7 @@ class Steps:
         )
         hooks = self._endings.hooks_of(lane, request.t, fields.get("op"))
         await self._endings.owe(hooks, lane, fields.get("op"))
-        record = await self._store.abort(fence, record, decided=True)
+        record = await self._store.endings.abort(fence, record, decided=True)
         await self._drop_children(record)
         if record.outcome == request.o:  # else a step ended it, which tells
             await self._endings.tell(hooks, lane, record, TurnOptions.from_json(fields.get("op")).trace)
@@ -168,7 +168,7 @@ class Steps:
     async def _run(self, request: StepInput, attempt: Attempt) -> StepOutcome:
         fence = attempt.fence
         publisher = StepPublisher(
-            lambda fields, events: self._store.note(attempt.fence, fields=fields, events=events),
+            lambda fields, events: self._store.turns.note(attempt.fence, fields=fields, events=events),
             turn_id=request.t,
             step=request.n,
             attempt=fence.attempt,
@@ -220,7 +220,7 @@ class Steps:
             result = attempt.whole(result)
             after, entries = attempt.tail(result)
             tally = attempt.tally_with(result)
-            held, tip = await self._store.stage(
+            held, tip = await self._store.turns.stage(
                 fence, f"m{step}", staged_value(tally, result.state), entries=entries, after=after
             )
             if held is not None:
@@ -232,7 +232,7 @@ class Steps:
             _emit_edits(publisher, result, attempt.telemetry)
 
         async def keep(parts: Mapping[str, bytes]) -> None:
-            await self._store.keep(fence, parts)
+            await self._store.turns.keep(fence, parts)
 
         committed: Mapping[str, bytes] = {} if attempt.window is not None else attempt.turn.head.parts
         kept = {name.removeprefix("k:"): part for name, part in fields.items() if name.startswith("k:")}
@@ -307,7 +307,9 @@ class Steps:
     ) -> StepOutcome:
         after, entries = attempt.tail(result)
         value = staged_value(attempt.tally_with(result), result.state)
-        await self._store.stage(attempt.fence, f"s{request.n}", value, entries=entries, after=after, events=events)
+        await self._store.turns.stage(
+            attempt.fence, f"s{request.n}", value, entries=entries, after=after, events=events
+        )
         return StepOutcome("next", attempt.turn.head.version, u=attempt.tally_with(result).taken)
 
     async def _commit(
@@ -329,7 +331,7 @@ class Steps:
         is_root = not attempt.options.depth
         if is_root and superseded_of(before):
             await self._delegating.release(before)
-        record = await self._store.commit(
+        record = await self._store.endings.commit(
             attempt.fence,
             base=attempt.base,
             after=after,
@@ -361,7 +363,7 @@ class Steps:
         if isinstance(decision, RetryStep):
             if decision.counts:
                 note = json.dumps([kind, this.error_message]).encode()
-                await self._store.stage(attempt.fence, f"f{request.n}:{attempt.fence.attempt}", note)
+                await self._store.turns.stage(attempt.fence, f"f{request.n}:{attempt.fence.attempt}", note)
             _log.info("step %d of turn %s is tried again: %s: %s", request.n, request.t, kind, message)
             raise ApplicationError(message, type=kind, next_retry_delay=decision.delay) from error
         if not isinstance(error, LanewayError):
@@ -382,12 +384,12 @@ class Steps:
         )
         record = replace(record, error_type=kind, error_message=message[:_MAX_ERROR_CHARS], attempts=tuple(attempts))
         if attempt is None:
-            record = replace(record, children=children_of(await self._store.unfinished(fence.lane, request.t)))
+            record = replace(record, children=children_of(await self._store.turns.unfinished(fence.lane, request.t)))
         options = None if attempt is None else attempt.turn.fields.get("op")
         hooks = self._endings.hooks_of(fence.lane, request.t, options) if attempt is None else attempt.hooks
         try:
             await self._endings.owe(hooks, fence.lane, options)
-            record = await self._store.abort(fence, record)
+            record = await self._store.endings.abort(fence, record)
         except StoreError as refused:
             raise ApplicationError(str(refused), type=refused.code) from refused
         await self._drop_children(record)

@@ -46,7 +46,7 @@ class Waiting:
             if refused is not None:
                 self._delegating.judge(stored, refused)
         tally = attempt.tally_with(result)
-        held, _ = await self._store.stage(
+        held, _ = await self._store.turns.stage(
             attempt.fence,
             f"s{request.n}",
             staged_value(tally, result.state),
@@ -88,7 +88,7 @@ class Waiting:
         answer = asked.default if stored.child is None else await self._delegating.outcome(stored)
         if answer is None:
             raise CheckpointLost(f"the answer to request {asked.id} of turn {request.t!r} is missing from Redis")
-        return await self._store.answer(attempt.fence.lane, request.t, asked.id, answer) or answer
+        return await self._store.waits.answer(attempt.fence.lane, request.t, asked.id, answer) or answer
 
     async def _outcome(self, attempt: Attempt, requests: Sequence[StoredRequest]) -> StepOutcome:
         # All after it is staged: no child is without its parent, and readers take lanes that do not wait out of the
@@ -105,5 +105,5 @@ class Waiting:
                     )
                 )
         if awaited:
-            await self._store.note_waiting(attempt.fence.lane, now=time.time())
+            await self._store.waits.enter(attempt.fence.lane, now=time.time())
         return StepOutcome("waiting" if awaited else "next", attempt.turn.head.version, awaited, u=attempt.tally.taken)

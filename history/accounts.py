@@ -7,9 +7,9 @@ record's figures are added up when they end.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from laneway.history.budget import (
     BudgetDimension,
@@ -24,7 +24,11 @@ from laneway.history.budget import (
 )
 from laneway.history.heads import Fence
 from laneway.history.lanes import LaneKey
-from laneway.history.layout import FENCE, STRICT, Answer, LaneNames
+from laneway.history.layout import Answer
+from laneway.history.scripts import FENCE, STRICT
+
+if TYPE_CHECKING:
+    from laneway.history.link import StoreLink
 
 __all__ = ["Accounts", "LaneSpending"]
 
@@ -120,28 +124,13 @@ class LaneSpending:
         return found
 
 
-class _Run(Protocol):
-    async def __call__(self, script: Any, fence: Fence, *arguments: bytes | str | int) -> list[Any]: ...
-
-
-class _Ask(Protocol):
-    def __call__(self, call: Awaitable[Any]) -> Awaitable[Any]: ...
-
-
-class _Names(Protocol):
-    def __call__(self, lane: LaneKey) -> LaneNames: ...
-
-
 class Accounts:
-    """The accounts of all lanes. Made by the store, which gives it its own ways to Redis."""
+    """The accounts of all lanes. Made by the store."""
 
-    def __init__(self, redis: Any, *, run: _Run, ask: _Ask, names: _Names) -> None:
-        self._redis = redis
-        self._run = run
-        self._ask = ask
-        self._names = names
-        self._charge: Any = redis.register_script(CHARGE)
-        self._settle: Any = redis.register_script(SETTLE)
+    def __init__(self, link: StoreLink) -> None:
+        self._link = link
+        self._charge: Any = link.script(CHARGE)
+        self._settle: Any = link.script(SETTLE)
 
     async def charge(
         self, fence: Fence, kind: str, charges: Mapping[str, int], *, turn: BudgetScope, conversation: BudgetScope
@@ -161,7 +150,7 @@ class Accounts:
             TurnEnded, StaleTurn: as for every write.
         """
         scopes = {"turn": turn, "conversation": conversation}
-        answer, *rest = await self._run(
+        answer, *rest = await self._link.run(
             self._charge,
             fence,
             *(limit for scope in scopes.values() for limit in _limits(scope.budget)),
@@ -184,15 +173,15 @@ class Accounts:
 
     async def settle(self, fence: Fence, name: str, input_tokens: int) -> None:
         """Put what a request took in place of what was reserved for it."""
-        await self._run(self._settle, fence, f"r:{name}", input_tokens)
+        await self._link.run(self._settle, fence, f"r:{name}", input_tokens)
 
     async def spending(self, lane: LaneKey, turn_id: str | None = None) -> LaneSpending:
         """What a lane has spent, and a turn that runs on it."""
-        names = self._names(lane)
-        total, _, budget = _read(await self._ask(self._redis.hmget(names.spent, "r", "t", "i", "b")))
+        names = self._link.names(lane)
+        total, _, budget = _read(await self._link.ask(self._link.redis.hmget(names.spent, "r", "t", "i", "b")))
         if turn_id is None:
             return LaneSpending(total, budget)
-        fields = await self._ask(self._redis.hmget(names.spent_of(turn_id), "r", "t", "i", "b"))
+        fields = await self._link.ask(self._link.redis.hmget(names.spent_of(turn_id), "r", "t", "i", "b"))
         spent, is_there, turn_budget = _read(fields)
         return LaneSpending(total, budget, spent if is_there else None, turn_budget)
 

@@ -6,14 +6,17 @@ What a turn archives is staged apart, and becomes the lane's with the commit; a 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from laneway.history.heads import Fence
 from laneway.history.lanes import LaneKey
-from laneway.history.layout import FENCE, STRICT, LaneNames
+from laneway.history.scripts import FENCE, STRICT
+
+if TYPE_CHECKING:
+    from laneway.history.link import StoreLink
 
 __all__ = ["ArchivedItem", "Archives"]
 
@@ -69,21 +72,11 @@ class ArchivedItem:
 
 
 class Archives:
-    """The archives of all lanes. Made by the store, which gives it its own ways to Redis."""
+    """The archives of all lanes. Made by the store."""
 
-    def __init__(
-        self,
-        redis: Any,
-        *,
-        run: Callable[..., Awaitable[list[Any]]],
-        ask: Callable[[Awaitable[Any]], Awaitable[Any]],
-        names: Callable[[LaneKey], LaneNames],
-    ) -> None:
-        self._redis = redis
-        self._run = run
-        self._ask = ask
-        self._names = names
-        self._put: Any = redis.register_script(PUT)
+    def __init__(self, link: StoreLink) -> None:
+        self._link = link
+        self._put: Any = link.script(PUT)
 
     async def put(self, fence: Fence, item: ArchivedItem) -> str:
         """Archive something for a turn; its reference.
@@ -93,16 +86,16 @@ class Archives:
             StoreFull: there is no memory for it. Nothing was written.
         """
         reference = item.reference
-        await self._run(self._put, fence, reference, item.to_bytes())
+        await self._link.run(self._put, fence, reference, item.to_bytes())
         return reference
 
     async def get(self, lane: LaneKey, reference: str, *, turn_id: str | None = None) -> ArchivedItem | None:
         """What a reference of a lane's names, or of an unfinished turn's; None where nothing has it."""
-        names = self._names(lane)
-        async with self._redis.pipeline(transaction=False) as pipe:
+        names = self._link.names(lane)
+        async with self._link.redis.pipeline(transaction=False) as pipe:
             if turn_id is not None:
                 pipe.hget(names.archive_of(turn_id), reference)
             pipe.hget(names.archive, reference)
-            found: list[bytes | None] = await self._ask(pipe.execute())
+            found: list[bytes | None] = await self._link.ask(pipe.execute())
         blob = next((one for one in found if one is not None), None)
         return None if blob is None else ArchivedItem.from_bytes(blob)

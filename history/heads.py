@@ -6,14 +6,25 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import cast
+from typing import Final, cast
 
 from laneway.errors import CheckpointLost, StaleTurn
 from laneway.history.checkpoints import DIGEST_BYTES, EMPTY, CheckpointRef, StoredEntry, decode_entries
 from laneway.history.lanes import LaneKey
 from laneway.history.records import TurnRecord
 
-__all__ = ["Fence", "Head", "LoadedTurn", "TurnEnded", "checked_entries", "lost", "pairs_of", "part_names", "read_head"]
+__all__ = [
+    "LATEST",
+    "Fence",
+    "Head",
+    "LoadedTurn",
+    "TurnEnded",
+    "checked_entries",
+    "lost",
+    "pairs_of",
+    "part_names",
+    "read_head",
+]
 
 
 class TurnEnded(StaleTurn):
@@ -26,6 +37,10 @@ class TurnEnded(StaleTurn):
     def __init__(self, record: TurnRecord) -> None:
         super().__init__(f"turn {record.turn_id!r} has ended already ({record.outcome}): nothing was written")
         self.record = record
+
+
+LATEST: Final = 2**31
+"""Later than any attempt at a step: who writes as this one is no attempt, and no attempt replaces it."""
 
 
 @dataclass(frozen=True)

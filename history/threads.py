@@ -8,15 +8,18 @@ leaves the user's message and no answer.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self
 
 from laneway.errors import InvalidArgument
 from laneway.history.heads import Fence
 from laneway.history.lanes import LaneKey
-from laneway.history.layout import FENCE, STRICT, LaneNames
+from laneway.history.scripts import FENCE, STRICT
 from laneway.history.stored_json import compact_json
+
+if TYPE_CHECKING:
+    from laneway.history.link import StoreLink
 
 __all__ = ["Speaker", "TextWindow", "ThreadMessage", "ThreadReader", "Threads", "as_text", "opening_of"]
 
@@ -105,21 +108,11 @@ class ThreadReader(Protocol):
 
 
 class Threads:
-    """The threads of all lanes. Made by the store, which gives it its own ways to Redis."""
+    """The threads of all lanes. Made by the store."""
 
-    def __init__(
-        self,
-        redis: Any,
-        *,
-        run: Callable[..., Awaitable[list[Any]]],
-        ask: Callable[[Awaitable[Any]], Awaitable[Any]],
-        names: Callable[[LaneKey], LaneNames],
-    ) -> None:
-        self._redis = redis
-        self._run = run
-        self._ask = ask
-        self._names = names
-        self._open: Any = redis.register_script(OPEN)
+    def __init__(self, link: StoreLink) -> None:
+        self._link = link
+        self._open: Any = link.script(OPEN)
 
     async def open_turn(self, fence: Fence, text: str) -> None:
         """A turn opens with a request: its text is the thread's, whatever becomes of the turn. Done once a turn.
@@ -127,11 +120,11 @@ class Threads:
         Raises:
             TurnEnded, StaleTurn: as for every write.
         """
-        await self._run(self._open, fence, ThreadMessage("user", text).to_json())
+        await self._link.run(self._open, fence, ThreadMessage("user", text).to_json())
 
     async def list_messages(self, lane: LaneKey, window: int) -> list[ThreadMessage]:
         """See `ThreadReader`."""
         if window <= 0:
             return []  # a range from -0 would be all of them
-        found: list[bytes] = await self._ask(self._redis.lrange(self._names(lane).thread, -window, -1))
+        found: list[bytes] = await self._link.ask(self._link.redis.lrange(self._link.names(lane).thread, -window, -1))
         return list(map(ThreadMessage.from_json, found))

@@ -16,9 +16,12 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from redis.asyncio import Redis
+
 import laneway.worker
 from laneway.history.checkpoints import CheckpointRef, StoredEntry
 from laneway.history.heads import Fence
+from laneway.history.open_turns import OpenTurns
 from laneway.history.records import LaneEvent
 from laneway.history.requests import Answer, StoredRequest
 from laneway.history.store import HistoryStore
@@ -35,7 +38,7 @@ READY = "ready"
 def _watched_store(scratch: Scratch) -> type[HistoryStore]:
     ledger, gates = scratch.ledger, scratch.gates
 
-    class WatchedStore(HistoryStore):
+    class WatchedTurns(OpenTurns):
         async def stage(
             self,
             fence: Fence,
@@ -60,6 +63,11 @@ def _watched_store(scratch: Scratch) -> type[HistoryStore]:
             if said:
                 await gates.hold(Gate.STAGED)
             return staged
+
+    class WatchedStore(HistoryStore):
+        def __init__(self, redis: Redis, **options: Any) -> None:
+            super().__init__(redis, **options)
+            self.turns = WatchedTurns(self.link)
 
     return WatchedStore
 

@@ -45,12 +45,12 @@ class Pending:
 
 async def pending_on(client: LanewayClient, lane: LaneKey) -> list[Pending]:
     """What a lane's turn waits for, oldest first."""
-    turn_id = await client.store.waits(lane)
+    turn_id = await client.store.waits.turn_of(lane)
     if turn_id is None:
         return []
     return [
         Pending(lane, turn_id, stored.request, stored.since, stored.deadline)
-        for stored, answer in await client.store.requests(lane, turn_id)
+        for stored, answer in await client.store.waits.requests(lane, turn_id)
         if answer is None
     ]
 
@@ -59,11 +59,11 @@ async def pending_anywhere(client: LanewayClient) -> list[Pending]:
     """What the turns of all lanes wait for, oldest first."""
     found: list[Pending] = []
     now = time.time()
-    for lane, since in await client.store.waiting_lanes():
+    for lane, since in await client.store.waits.lanes():
         waits = await pending_on(client, lane)
         found += waits
         if not waits and since < now - _FORGET_AFTER_SECONDS:
-            await client.store.forget_waiting(lane, since)
+            await client.store.waits.leave(lane, since)
     return sorted(found, key=lambda one: one.since)
 
 
@@ -72,7 +72,7 @@ async def give_answer(client: LanewayClient, turn: Turn, request_id: str, answer
     lane, turn_id, store = turn.lane, turn.turn_id, client.store
     if lane.agent in client.agents:  # who answers need not have the application
         require(client.agents[lane.agent], "approval", agent=lane.agent, what="turn.answer(…)")
-    known = {stored.request.id: stored.request for stored, _ in await store.requests(lane, turn_id)}
+    known = {stored.request.id: stored.request for stored, _ in await store.waits.requests(lane, turn_id)}
     request = known.get(request_id)
     if request is None:
         record = await store.record(lane, turn_id)
@@ -80,7 +80,7 @@ async def give_answer(client: LanewayClient, turn: Turn, request_id: str, answer
         raise UnknownRequest(f"turn {turn_id!r} has no request {request_id!r}: {why}")
     answer = check_answer(request, answer)
     try:
-        standing = await store.answer(lane, turn_id, request_id, answer)
+        standing = await store.waits.answer(lane, turn_id, request_id, answer)
     except TurnEnded as ended:
         raise UnknownRequest(
             f"turn {turn_id!r} waits for request {request_id!r} no more: it has ended ({ended.record.outcome})"

@@ -230,7 +230,7 @@ class LanewayClient:
 
     async def lanes(self, conversation_id: str | None = None) -> list[LaneKey]:
         """All lanes, or those of one conversation."""
-        return await self.store.lanes(conversation_id)
+        return await self.store.index.lanes(conversation_id)
 
     def workflow_id(self, lane: LaneKey) -> str:
         """The id of a lane's workflow, for whoever looks into Temporal."""
@@ -345,7 +345,7 @@ class LanewayClient:
         """See `Turn.cancel`."""
         record = await self.store.record(turn.lane, turn.turn_id)
         if record is None:
-            if not await self.store.is_pending(turn.lane, turn.turn_id):
+            if not await self.store.turns.is_pending(turn.lane, turn.turn_id):
                 record = await self.store.record(turn.lane, turn.turn_id)
                 return "unknown" if record is None else _CANCELS[record.outcome]
             try:
@@ -377,10 +377,10 @@ class LanewayClient:
                 status = await self.status(turn.lane)
                 if turn.turn_id in (status.turn, *status.leaving, *status.queue, *status.steering):
                     continue
-                fields = await store.unfinished(turn.lane, turn.turn_id)
+                fields = await store.turns.unfinished(turn.lane, turn.turn_id)
                 if "p" in fields:
                     record = TurnRecord(turn.turn_id, "cancelled", fields["p"].decode(), None, time.time())
-                    return await store.abort(Fence(turn.lane, turn.turn_id), record, decided=True)
+                    return await store.endings.abort(Fence(turn.lane, turn.turn_id), record, decided=True)
 
 
 _CANCELS: dict[str, CancelOutcome] = {

@@ -260,4 +260,4 @@ class NoHistory(Conversation):
         try:
             return await turn.result()
         finally:
-            await self._client.store.forget(turn.lane, record)
+            await self._client.store.endings.forget(turn.lane, record)

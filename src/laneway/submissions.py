@@ -85,10 +85,10 @@ class Submissions:
         lock = self._locks.setdefault(lane.lane_id, asyncio.Lock())
         async with lock:
             if lane.lane_id not in self._registered and not lane.is_once:
-                await client.store.register(lane)
+                await client.store.index.register(lane)
                 _note(self._registered, lane.lane_id, None)
             watcher = client.watch.heard(client.store.names(lane).wake, turn_id)
-            known = await client.store.put_input(
+            known = await client.store.inputs.put(
                 lane,
                 turn_id,
                 digest=queued.p,
@@ -112,7 +112,7 @@ class Submissions:
                     # The turn before it has ended, and its lane is about to hear of it.
                     await asyncio.sleep(_PAUSE_SECONDS)
                     return await self._accept(lane, turn)
-                await self._client.store.drop_input(lane, turn.id, claim=self._claim)
+                await self._client.store.inputs.drop(lane, turn.id, claim=self._claim)
                 raise LaneBusy(
                     f"the lane of conversation {lane.conversation!r} with agent {lane.agent!r} did not accept turn "
                     f"{turn.id!r}: {cause.message}. Try again later"

@@ -22,7 +22,7 @@ async def test_charges_at_once_never_pass_a_limit_together(settings: Settings, s
     """Twenty workers ask for one call each, where five may be made: a read that is followed by a write lets more by."""
     redis = [await connect_redis(settings) for _ in range(20)]
     stores = [HistoryStore(one, prefix=settings.redis_prefix) for one in redis]
-    await stores[0].put_input(LANE, "turn", digest="d", prompt=b'"hello"')
+    await stores[0].inputs.put(LANE, "turn", digest="d", prompt=b'"hello"')
     five, none = RequestBudget(tool_call_limit=5), RequestBudget()
     turn = BudgetScope("turn", five if scope == "turn" else none)
     conversation = BudgetScope("conversation", five if scope == "conversation" else none)

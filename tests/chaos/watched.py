@@ -13,8 +13,12 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, ClassVar, Protocol, TypeVar
 
+from redis.asyncio import Redis
+
 from laneway.errors import StaleTurn
+from laneway.history.endings import Endings
 from laneway.history.heads import Fence, LoadedTurn
+from laneway.history.open_turns import OpenTurns
 from laneway.history.store import HistoryStore
 
 from tests.chaos.ledger import Ledger
@@ -60,11 +64,42 @@ class WatchedStore(HistoryStore):
     ledger: ClassVar[Ledger]
     hold: ClassVar[_Gate | None] = None
 
+    def __init__(self, redis: Redis, **options: Any) -> None:
+        super().__init__(redis, **options)
+        self.turns, self.endings = _WatchedTurns(self), _WatchedEndings(self)
+
+    async def noted(
+        self,
+        kind: str,
+        fence: Fence,
+        call: Callable[[], Awaitable[T]],
+        lines: Callable[[T], Sequence[dict[str, object]]],
+        **known: object,
+    ) -> T:
+        """Write down what comes of a call."""
+        if kind in ("staged", "committed") and self.hold is not None:
+            self.hold.here("stage", self.ledger)
+        who = {"turn": fence.turn_id, "step": fence.step, "attempt": fence.attempt} | attempt_fields()
+        try:
+            result = await call()
+        except StaleTurn as error:
+            self.ledger.write("refused", what=kind, error=type(error).__name__, **known, **who)
+            raise
+        for line in lines(result):
+            self.ledger.write(kind, **line, **who)
+        return result
+
+
+class _WatchedTurns(OpenTurns):
+    def __init__(self, store: WatchedStore) -> None:
+        super().__init__(store.link)
+        self._noted, self._ledger = store.noted, store.ledger
+
     async def load(self, fence: Fence, **arguments: Any) -> LoadedTurn:
         begun = time.monotonic_ns()
         loaded = await super().load(fence, **arguments)
         _current.set(Attempt(next(_loads), fence.turn_id, fence.step, fence.attempt))
-        self.ledger.write("load", begun=begun, **attempt_fields())
+        self._ledger.write("load", begun=begun, **attempt_fields())
         return loaded
 
     async def stage(self, fence: Fence, name: str, value: bytes, **arguments: Any) -> Any:
@@ -73,16 +108,6 @@ class WatchedStore(HistoryStore):
 
         call = super().stage
         return await self._noted("staged", fence, lambda: call(fence, name, value, **arguments), staged, name=name)
-
-    async def commit(self, fence: Fence, **arguments: Any) -> Any:
-        call = super().commit
-        return await self._noted("committed", fence, lambda: call(fence, **arguments), lambda r: [{"number": r.number}])
-
-    async def abort(self, fence: Fence, *arguments: Any, **options: Any) -> Any:
-        call = super().abort
-        return await self._noted(
-            "aborted", fence, lambda: call(fence, *arguments, **options), lambda r: [{"outcome": r.outcome}]
-        )
 
     async def note(self, fence: Fence, *, fields: Any = (), events: Any = ()) -> Any:
         names = [name for name, _ in fields]
@@ -95,22 +120,18 @@ class WatchedStore(HistoryStore):
         kind = "staged" if names else "published"
         return await self._noted(kind, fence, lambda: call(fence, fields=fields, events=events), written, **known)
 
-    async def _noted(
-        self,
-        kind: str,
-        fence: Fence,
-        call: Callable[[], Awaitable[T]],
-        lines: Callable[[T], Sequence[dict[str, object]]],
-        **known: object,
-    ) -> T:
-        if kind in ("staged", "committed") and self.hold is not None:
-            self.hold.here("stage", self.ledger)
-        who = {"turn": fence.turn_id, "step": fence.step, "attempt": fence.attempt} | attempt_fields()
-        try:
-            result = await call()
-        except StaleTurn as error:
-            self.ledger.write("refused", what=kind, error=type(error).__name__, **known, **who)
-            raise
-        for line in lines(result):
-            self.ledger.write(kind, **line, **who)
-        return result
+
+class _WatchedEndings(Endings):
+    def __init__(self, store: WatchedStore) -> None:
+        super().__init__(store.link)
+        self._noted = store.noted
+
+    async def commit(self, fence: Fence, **arguments: Any) -> Any:
+        call = super().commit
+        return await self._noted("committed", fence, lambda: call(fence, **arguments), lambda r: [{"number": r.number}])
+
+    async def abort(self, fence: Fence, *arguments: Any, **options: Any) -> Any:
+        call = super().abort
+        return await self._noted(
+            "aborted", fence, lambda: call(fence, *arguments, **options), lambda r: [{"outcome": r.outcome}]
+        )

@@ -85,7 +85,7 @@ async def talk(
         first = len(server.requests)
         prompt = adapter.encode_prompt(script.prompt_of(number, reads=reads))
         turn_id = f"turn-{number}"
-        await store.put_input(key, turn_id, digest="d", prompt=prompt)
+        await store.inputs.put(key, turn_id, digest="d", prompt=prompt)
         step = 0
         while True:
             request = StepInput(key.conversation, key.agent, key.contract, turn_id, "d", step, committed)

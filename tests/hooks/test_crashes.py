@@ -17,7 +17,9 @@ from laneway.activities.agents import Agents
 from laneway.activities.steps import Steps
 from laneway.activities.wire import StepInput
 from laneway.history.cache import HistoryCache
+from laneway.history.endings import Endings
 from laneway.history.lanes import LaneKey
+from laneway.history.open_turns import OpenTurns
 from laneway.history.store import HistoryStore
 
 from tests.editing.agents import Recorder, texts_of
@@ -28,7 +30,21 @@ from tests.support.stepped_lane import Died
 class DyingStore(HistoryStore):
     """Dies once, before or after it did something."""
 
-    dies: str = ""
+    def __init__(self, redis: Redis, *, prefix: str) -> None:
+        super().__init__(redis, prefix=prefix)
+        self.dies = ""
+        self.turns, self.endings = DyingTurns(self), DyingEndings(self)
+
+    def die(self, place: str) -> None:
+        if self.dies == place:
+            self.dies = ""
+            raise Died
+
+
+class DyingEndings(Endings):
+    def __init__(self, store: DyingStore) -> None:
+        super().__init__(store.link)
+        self._die = store.die
 
     async def abort(self, *args: Any, **kwargs: Any) -> Any:
         self._die("before abort")
@@ -40,6 +56,12 @@ class DyingStore(HistoryStore):
         record = await super().commit(*args, **kwargs)
         self._die("after commit")
         return record
+
+
+class DyingTurns(OpenTurns):
+    def __init__(self, store: DyingStore) -> None:
+        super().__init__(store.link)
+        self._die = store.die
 
     async def decide(self, fence: Any, name: str, *args: Any, **kwargs: Any) -> Any:
         hook = name.split(":")[1]
@@ -60,11 +82,6 @@ class DyingStore(HistoryStore):
             self._die(f"after {name[0]}")
             self._die(f"after {name[:4]}")
         return held
-
-    def _die(self, place: str) -> None:
-        if self.dies == place:
-            self.dies = ""
-            raise Died
 
 
 class Graphs:
@@ -114,7 +131,7 @@ class Lane:
     async def run(self, prompt: str, dies: str) -> list[str]:
         """Take a turn whose worker dies once; how each step ended, or `died`."""
         encoded = self.recorder.adapter().encode_prompt(prompt)
-        await self.store.put_input(self.key, "turn", digest="d", prompt=encoded)
+        await self.store.inputs.put(self.key, "turn", digest="d", prompt=encoded)
         self.store.dies = dies
         outcomes: list[str] = []
         step, attempt = 0, 1
@@ -178,7 +195,7 @@ async def test_no_hook_that_decided_is_asked_again(
     first = adapter.decode(history[0].payload)
     assert (first.text if isinstance(first, BaseMessage) else texts_of([first])[0]) == "look edit 1"
     assert len(lane.recorder.sent) == 2
-    assert await lane.store.owed(lane.key, "turn") is None
+    assert await lane.store.endings.owed(lane.key, "turn") is None
 
 
 @pytest.mark.parametrize("framework", ["pydantic_ai", "langchain"])

@@ -160,7 +160,7 @@ async def test_a_turn_whose_submit_was_never_accepted_is_cancelled_for_good(
     client = await bench.serve(paced.agents())
     conversation = client.conversation(conversation_id)
     await conversation.ask("agent", "first")
-    await client.store.put_input(conversation.lane("agent"), "orphan", digest="d", prompt=b'"hello"', claim="dead")
+    await client.store.inputs.put(conversation.lane("agent"), "orphan", digest="d", prompt=b'"hello"', claim="dead")
     assert await conversation.turn("agent", "orphan").cancel() == "cancelled"
     assert (await client.submissions.update(conversation.lane("agent"), QueuedTurn("orphan", "d"))).s == "new"
     assert (await conversation.ask("agent", "next")).output == "re: next"
@@ -183,5 +183,5 @@ async def test_a_turn_of_many_steps_is_cancelled_wherever_it_is(bench: Bench, co
         if record.outcome == "committed":
             committed.append(f"tools {n}")
     assert prompts_of(await conversation.messages("agent")) == committed
-    keys = [key async for key in client.store._redis.scan_iter(f"{client.settings.redis_prefix}:*")]
+    keys = [key async for key in client.store.link.redis.scan_iter(f"{client.settings.redis_prefix}:*")]
     assert not [key for key in keys if b":turn:" in key or b":stage:" in key]

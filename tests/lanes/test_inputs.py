@@ -17,12 +17,12 @@ LANE = LaneKey("conversation", "agent", "contract")
 
 
 async def _put(store: HistoryStore, claim: str) -> object:
-    return await store.put_input(LANE, "turn", digest="d", prompt=b'"hello"', claim=claim)
+    return await store.inputs.put(LANE, "turn", digest="d", prompt=b'"hello"', claim=claim)
 
 
 async def _load(store: HistoryStore, attempt: int) -> None:
     event = LaneEvent(EventKind.TURN_STARTED, "turn")
-    await store.load(Fence(LANE, "turn", 0, attempt), held=EMPTY, started=event, retried=event, now=time.time())
+    await store.turns.load(Fence(LANE, "turn", 0, attempt), held=EMPTY, started=event, retried=event, now=time.time())
 
 
 def _failed() -> TurnRecord:
@@ -33,18 +33,18 @@ async def test_a_refused_submit_leaves_the_prompt_of_another_clients(store: Hist
     """One client's submit was refused as busy; another's, of the same turn, may have been accepted meanwhile."""
     await _put(store, "one")
     await _put(store, "two")
-    await store.drop_input(LANE, "turn", claim="one")
-    await store.drop_input(LANE, "turn", claim="one")
-    assert await store.prompt(LANE, "turn") == b'"hello"'
-    await store.drop_input(LANE, "turn", claim="two")
-    assert await store.prompt(LANE, "turn") is None
+    await store.inputs.drop(LANE, "turn", claim="one")
+    await store.inputs.drop(LANE, "turn", claim="one")
+    assert await store.turns.prompt(LANE, "turn") == b'"hello"'
+    await store.inputs.drop(LANE, "turn", claim="two")
+    assert await store.turns.prompt(LANE, "turn") is None
 
 
 async def test_a_refused_submit_leaves_the_prompt_of_a_turn_that_has_begun(store: HistoryStore):
     await _put(store, "one")
     await _load(store, 1)
-    await store.drop_input(LANE, "turn", claim="one")
-    assert await store.prompt(LANE, "turn") == b'"hello"'
+    await store.inputs.drop(LANE, "turn", claim="one")
+    assert await store.turns.prompt(LANE, "turn") == b'"hello"'
 
 
 async def test_a_turn_can_be_submitted_again_while_its_first_step_is_tried_again(store: HistoryStore):
@@ -60,16 +60,16 @@ async def test_only_the_latest_attempt_can_fail_the_turn(store: HistoryStore):
     await _load(store, 1)
     await _load(store, 2)
     with pytest.raises(StaleTurn):
-        await store.abort(Fence(LANE, "turn", 0, 1), _failed())
+        await store.endings.abort(Fence(LANE, "turn", 0, 1), _failed())
     assert await store.record(LANE, "turn") is None
-    assert await store.prompt(LANE, "turn") == b'"hello"'
-    assert (await store.abort(Fence(LANE, "turn", 0, 2), _failed())).outcome == "failed"
+    assert await store.turns.prompt(LANE, "turn") == b'"hello"'
+    assert (await store.endings.abort(Fence(LANE, "turn", 0, 2), _failed())).outcome == "failed"
 
 
 async def test_the_workflow_ends_a_turn_whatever_attempts_there_are(store: HistoryStore):
     await _put(store, "one")
     await _load(store, 3)
-    assert (await store.abort(Fence(LANE, "turn"), _failed(), decided=True)).outcome == "failed"
+    assert (await store.endings.abort(Fence(LANE, "turn"), _failed(), decided=True)).outcome == "failed"
     with pytest.raises(TurnEnded):
         await _load(store, 4)
 
@@ -78,10 +78,10 @@ async def test_a_commit_leaves_nothing_of_what_was_staged_for_another_epoch(stor
     """The turn's last step wrote the history anew."""
     await _put(store, "one")
     fence = Fence(LANE, "turn", 0, 1, version=0)
-    await store.stage(fence, "s0", b"0|2|{}|", entries=[StoredEntry(b'{"n":1}', {})], after=EMPTY)
+    await store.turns.stage(fence, "s0", b"0|2|{}|", entries=[StoredEntry(b'{"n":1}', {})], after=EMPTY)
     record = TurnRecord("turn", "committed", "d", started_at=None, ended_at=time.time())
     anew = [StoredEntry(b'{"n":2}', {}), StoredEntry(b'{"n":3}', {})]
-    await store.commit(fence, base=EMPTY, after=CheckpointRef(1, 0, ""), entries=anew, extras={}, record=record)
+    await store.endings.commit(fence, base=EMPTY, after=CheckpointRef(1, 0, ""), entries=anew, extras={}, record=record)
     head = await store.head(LANE)
     assert [entry.payload for entry in await store.history(LANE, head.checkpoint)] == [b'{"n":2}', b'{"n":3}']
     assert [key async for key in redis.scan_iter(match=store.names(LANE).base + "stage:*")] == []

@@ -29,7 +29,7 @@ async def test_reject_raises_lane_busy_and_leaves_no_event(bench: Bench, convers
     with pytest.raises(LaneBusy, match="busy"):
         await conversation.submit("agent", "now", turn_id="now", when_busy="reject")
     assert await _events(client, lane) == before
-    assert not await client.store.is_pending(lane, "now")
+    assert not await client.store.turns.is_pending(lane, "now")
     paced.release("wait")
     await running.result()
     assert (await (await conversation.submit("agent", "now", when_busy="reject")).result()).output == "re: now"

@@ -17,8 +17,9 @@ from laneway.errors import ServiceUnavailable, TurnFailed
 from laneway.history.checkpoints import EMPTY, StoredEntry
 from laneway.history.heads import Fence
 from laneway.history.lanes import LaneKey
+from laneway.history.link import Durability
 from laneway.history.records import EventKind, LaneEvent, TurnRecord
-from laneway.history.store import Durability, HistoryStore
+from laneway.history.store import HistoryStore
 
 from tests.lanes.agents import Paced, prompts_of
 
@@ -155,10 +156,10 @@ async def test_a_memory_that_stays_full_fails_the_turn_and_leaves_the_head(
 async def _committed(redis: Redis, settings: Settings, durability: Durability) -> HistoryStore:
     store = HistoryStore(redis, prefix=settings.redis_prefix, durability=durability)
     lane = LaneKey("conversation", "agent", "contract")
-    await store.put_input(lane, "turn", digest="d", prompt=b'"hello"')
+    await store.inputs.put(lane, "turn", digest="d", prompt=b'"hello"')
     event = LaneEvent(EventKind.TURN_STARTED, "turn")
-    loaded = await store.load(Fence(lane, "turn"), held=EMPTY, started=event, retried=event, now=0)
-    await store.commit(
+    loaded = await store.turns.load(Fence(lane, "turn"), held=EMPTY, started=event, retried=event, now=0)
+    await store.endings.commit(
         Fence(lane, "turn", version=0),
         base=EMPTY,
         after=loaded.stage_checkpoint,
@@ -192,7 +193,7 @@ async def test_a_commit_is_not_acknowledged_while_the_server_does_not_sync(
     redis: Redis, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ):
     """With syncing left to the operating system the commit is not taken for durable: an error, not a promise."""
-    monkeypatch.setattr("laneway.history.store._WAIT_FOR_DISK", timedelta(seconds=0.3))
+    monkeypatch.setattr("laneway.history.link._WAIT_FOR_DISK", timedelta(seconds=0.3))
     await redis.config_set("appendfsync", "no")
     try:
         with pytest.raises(ServiceUnavailable, match="did not bring a commit to its disk"):

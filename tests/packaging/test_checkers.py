@@ -77,7 +77,7 @@ def test_ruff_checks_each_module_once_and_refuses_the_bare_names(checkout: Path)
     ("module", "source", "contract"),
     [
         ("history", "import laneway.workflows.mistaken", "Imports go one way"),
-        ("history", "import redis", "Within history only the store imports redis"),
+        ("history", "import redis", "Within history only the link of the store imports redis"),
         ("history", "import temporalio", "Nothing in history reaches Temporal"),
         ("workflows", "import laneway.activities.mistaken", "Workflows reach neither redis nor an agent framework"),
     ],

@@ -187,7 +187,7 @@ async def test_a_worker_that_has_it_not_fails_the_turn_and_says_so(
         lane = client.conversation(conversation_id).lane("agent")
         async with client.history(conversation_id, processor="trim"):
             options = call_here(client, client.agents, "agent").options
-    await store.put_input(lane, "turn", digest="d", prompt=b'"hello"', options=options.to_json())
+    await store.inputs.put(lane, "turn", digest="d", prompt=b'"hello"', options=options.to_json())
     steps = Steps(store, Agents({"agent": agent.adapter()}), cache=HistoryCache(0))
     request = StepInput(lane.conversation, lane.agent, lane.contract, "turn", "d")
     assert (await ActivityEnvironment().run(steps.step, request)).s == "failed"

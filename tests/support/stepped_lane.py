@@ -15,7 +15,9 @@ from laneway.activities.agents import Agents
 from laneway.activities.steps import Steps
 from laneway.activities.wire import StepInput
 from laneway.history.cache import HistoryCache
+from laneway.history.endings import Endings
 from laneway.history.lanes import LaneKey
+from laneway.history.open_turns import OpenTurns
 from laneway.history.records import TurnRecord
 from laneway.history.store import HistoryStore
 
@@ -41,8 +43,9 @@ class DyingStore(HistoryStore):
         self.after = after
         self.died = False
         self.writes = 0
+        self.turns, self.endings = _DyingTurns(self), _DyingEndings(self)
 
-    async def _write(self, write: Callable[[], Any]) -> Any:
+    async def write(self, write: Callable[[], Any]) -> Any:
         self.writes += 1
         if self.left is None:
             return await write()
@@ -56,20 +59,32 @@ class DyingStore(HistoryStore):
             await write()
         raise Died
 
+
+class _DyingTurns(OpenTurns):
+    def __init__(self, store: DyingStore) -> None:
+        super().__init__(store.link)
+        self._write = store.write
+
     async def stage(self, *args: Any, **kwargs: Any) -> Any:
-        return await self._write(lambda: HistoryStore.stage(self, *args, **kwargs))
+        return await self._write(lambda: OpenTurns.stage(self, *args, **kwargs))
 
     async def note(self, fence: Any, *, fields: Any = (), events: Any = ()) -> Any:
         def write() -> Any:
-            return HistoryStore.note(self, fence, fields=fields, events=events)
+            return OpenTurns.note(self, fence, fields=fields, events=events)
 
         return await (self._write(write) if fields else write())
 
     async def keep(self, *args: Any, **kwargs: Any) -> Any:
-        return await self._write(lambda: HistoryStore.keep(self, *args, **kwargs))
+        return await self._write(lambda: OpenTurns.keep(self, *args, **kwargs))
+
+
+class _DyingEndings(Endings):
+    def __init__(self, store: DyingStore) -> None:
+        super().__init__(store.link)
+        self._write = store.write
 
     async def commit(self, *args: Any, **kwargs: Any) -> Any:
-        return await self._write(lambda: HistoryStore.commit(self, *args, **kwargs))
+        return await self._write(lambda: Endings.commit(self, *args, **kwargs))
 
 
 @dataclass
@@ -118,7 +133,7 @@ class SteppedLane:
     async def take(self, turn_id: str, prompt: bytes) -> TurnRecord:
         """The same, for a prompt as it is stored."""
         key = self.key
-        await self.store.put_input(key, turn_id, digest="d", prompt=prompt)
+        await self.store.inputs.put(key, turn_id, digest="d", prompt=prompt)
         step, attempt = 0, 1
         while True:
             request = StepInput(key.conversation, key.agent, key.contract, turn_id, "d", step, self.version)

@@ -12,6 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from redis.asyncio import Redis
+
+from laneway.history.endings import Endings
+from laneway.history.open_turns import OpenTurns
 from laneway.history.store import HistoryStore
 
 
@@ -53,6 +57,16 @@ class StoppingStore(HistoryStore):
 
     stops: Stops
 
+    def __init__(self, redis: Redis, **options: Any) -> None:
+        super().__init__(redis, **options)
+        self.turns, self.endings = _StoppingTurns(self), _StoppingEndings(self)
+
+
+class _StoppingTurns(OpenTurns):
+    def __init__(self, store: StoppingStore) -> None:
+        super().__init__(store.link)
+        self.stops = store.stops
+
     async def load(self, fence: Any, **kwargs: Any) -> Any:
         await self.stops.at(f"before load:{fence.step}")
         loaded = await super().load(fence, **kwargs)
@@ -75,6 +89,19 @@ class StoppingStore(HistoryStore):
             await self.stops.at(f"after {place}")
         return held
 
+    async def decide(self, fence: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+        hook = name.split(":")[1]
+        await self.stops.at(f"before {hook}")
+        held = await super().decide(fence, name, *args, **kwargs)
+        await self.stops.at(f"after {hook}")
+        return held
+
+
+class _StoppingEndings(Endings):
+    def __init__(self, store: StoppingStore) -> None:
+        super().__init__(store.link)
+        self.stops = store.stops
+
     async def commit(self, *args: Any, **kwargs: Any) -> Any:
         await self.stops.at("before commit")
         record = await super().commit(*args, **kwargs)
@@ -86,13 +113,6 @@ class StoppingStore(HistoryStore):
         record = await super().abort(*args, **kwargs)
         await self.stops.at("after abort")
         return record
-
-    async def decide(self, fence: Any, name: str, *args: Any, **kwargs: Any) -> Any:
-        hook = name.split(":")[1]
-        await self.stops.at(f"before {hook}")
-        held = await super().decide(fence, name, *args, **kwargs)
-        await self.stops.at(f"after {hook}")
-        return held
 
     async def settle(self, *args: Any, **kwargs: Any) -> Any:
         await self.stops.at("before settle")

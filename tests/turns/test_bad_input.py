@@ -386,7 +386,7 @@ async def test_a_prompt_that_is_lost_before_its_turn_fails_the_turn(
     client = await bench.serve(agents)
     conversation = client.conversation(conversation_id)
     lane = conversation.lane("agent")
-    await store.put_input(lane, "gone", digest="d", prompt=b'"hello"')
+    await store.inputs.put(lane, "gone", digest="d", prompt=b'"hello"')
     await redis.delete(store.names(lane).turn("gone"))
 
     steps = Steps(store, Agents(agents), cache=HistoryCache(0))
@@ -405,7 +405,7 @@ async def test_a_stored_form_that_no_version_reads_fails_the_turn_in_the_end(
     conversation = client.conversation(conversation_id)
     lane = conversation.lane("agent")
     names = store.names(lane)
-    await store.put_input(lane, "turn", digest="d", prompt=b"hello")
+    await store.inputs.put(lane, "turn", digest="d", prompt=b"hello")
     await redis.hset(names.turn("turn"), "m0", b"written by nobody")
     await bench.worker({"agent": echoing})
     await client.submissions.update(lane, QueuedTurn("turn", "d"))

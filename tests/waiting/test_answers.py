@@ -200,7 +200,7 @@ async def test_a_turn_that_waits_is_carried_into_the_next_run_of_its_workflow(be
     handle = client.temporal.get_workflow_handle(client.workflow_id(lane))
     assert (await conversation.status("agent")).step == 1
     await handle.terminate()
-    fields = [await client.store.unfinished(lane, one.turn_id) for one in (turn, queued)]
+    fields = [await client.store.turns.unfinished(lane, one.turn_id) for one in (turn, queued)]
     running, behind = (
         QueuedTurn(one.turn_id, known["p"].decode(), time.time() + 600, 600)
         for one, known in zip((turn, queued), fields, strict=True)

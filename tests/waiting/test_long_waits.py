@@ -45,12 +45,12 @@ async def test_prompts_queued_before_the_wait_began_last_as_long_as_it(
     conversation = client.conversation(conversation_id)
     lane = conversation.lane("agent")
     names = client.store.names(lane)
-    await client.store.put_input(lane, "queued", digest="d", prompt=b'"hello"', claim="me")
+    await client.store.inputs.put(lane, "queued", digest="d", prompt=b'"hello"', claim="me")
     assert await redis.ttl(names.turn("queued")) > 0
     first = await conversation.submit("agent", "send(a)")
     asked = (await waiting(first))["send"].request
     assert await redis.ttl(names.turn("queued")) == -1
-    await client.store.drop_input(lane, "queued", claim="me")
+    await client.store.inputs.drop(lane, "queued", claim="me")
     behind = await conversation.submit("agent", "send(b)")
     assert await redis.ttl(names.turn(behind.turn_id)) == -1
     await first.answer(asked.id, approve())

@@ -33,7 +33,7 @@ async def list_lanes(conversation: str | None, *, data_dir: Path, as_json: bool)
     if conversation is not None:
         check_name(conversation, what="the conversation id")
     async with open_store(await locate(data_dir)) as store:
-        lanes = await store.lanes(conversation)
+        lanes = await store.index.lanes(conversation)
         heads: list[Head] = []
         for first in range(0, len(lanes), _AT_ONCE):
             heads += await asyncio.gather(*(store.head(lane) for lane in lanes[first : first + _AT_ONCE]))
@@ -114,7 +114,7 @@ _ENDED: Mapping[CancelOutcome, str] = {
 async def _lane_of(client: LanewayClient, conversation: str, agent: str, turn_id: str) -> LaneKey:
     """The lane that has a turn, among those of all contracts."""
     for lane in await find_lanes(client.store, conversation, agent):
-        if await client.store.is_pending(lane, turn_id) or await client.store.record(lane, turn_id) is not None:
+        if await client.store.turns.is_pending(lane, turn_id) or await client.store.record(lane, turn_id) is not None:
             return lane
     raise _no_turn(conversation, agent, turn_id)
 
@@ -144,7 +144,7 @@ async def find_lanes(store: HistoryStore, conversation: str, agent: str) -> Sequ
     Raises:
         NotFound: there is none.
     """
-    in_conversation = await store.lanes(conversation)
+    in_conversation = await store.index.lanes(conversation)
     lanes = [lane for lane in in_conversation if lane.agent == agent]
     if not lanes:
         others = sorted({lane.agent for lane in in_conversation})

@@ -58,7 +58,7 @@ async def show_tree(store: HistoryStore, lane: LaneKey, *, as_json: bool) -> Non
 async def _roots(store: HistoryStore, lane: LaneKey) -> AsyncIterator[_Node]:
     for record in await store.records(lane):
         yield await _node(store, lane, record.turn_id, "")
-    running = await store.waits(lane)
+    running = await store.waits.turn_of(lane)
     if running is not None:
         yield await _node(store, lane, running, "")
 
@@ -69,8 +69,8 @@ async def _node(store: HistoryStore, lane: LaneKey, turn_id: str, delegate: str)
         node = _Node(lane, turn_id, delegate, record.outcome, record, record.started_at)
         children = record.children
     else:
-        fields = await store.unfinished(lane, turn_id)
-        requests = await store.requests(lane, turn_id)
+        fields = await store.turns.unfinished(lane, turn_id)
+        requests = await store.waits.requests(lane, turn_id)
         waits = any(answer is None for _, answer in requests)
         status = "waiting" if waits else "running" if "b" in fields else "not started" if fields else "no longer kept"
         started = int(fields["b"]) / 1000 if "b" in fields else None
