@@ -31,14 +31,13 @@ from laneway.history.delegation import (
     superseded_of,
 )
 from laneway.history.heads import Fence
+from laneway.history.inputs import DELEGATED
 from laneway.history.options import TurnOptions
 from laneway.history.records import TurnRecord
 from laneway.history.requests import Answer, StoredRequest, check_payload, failed, requests_of, result
 from laneway.history.store import HistoryStore
 
 __all__ = ["Delegating", "children_of", "kept_after"]
-
-_CLAIM = "delegation"
 
 
 def children_of(fields: Mapping[str, bytes]) -> tuple[ChildRef, ...]:
@@ -163,7 +162,7 @@ class Delegating:
             await self._store.fork(before.lane, child.lane)
         await self._store.index.register(child.lane, listed=False)
         await self._store.inputs.put(
-            child.lane, child.turn_id, digest=digest, prompt=brief, claim=_CLAIM, options=given.to_json()
+            child.lane, child.turn_id, digest=digest, prompt=brief, claim=DELEGATED, options=given.to_json()
         )
         lane = child.lane
         turn = ChildTurn(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
@@ -14,7 +15,10 @@ from laneway.history.link import StoreLink, decoded
 from laneway.history.records import TurnRecord
 from laneway.history.scripts import FENCE, FREEING, STRICT
 
-__all__ = ["FORGOTTEN_AFTER", "Inputs"]
+__all__ = ["DELEGATED", "FORGOTTEN_AFTER", "Inputs", "KeptInput"]
+
+DELEGATED: Final = "delegation"
+"""Who submits a turn that does another turn's work, in place of a client."""
 
 FORGOTTEN_AFTER: Final = timedelta(minutes=10)
 """For how long what a turn without history leaves behind can be read; its caller drops most of it earlier."""
@@ -61,6 +65,19 @@ return {'ok'}
 )
 
 
+@dataclass(frozen=True)
+class KeptInput:
+    """What was found where a prompt is kept.
+
+    Attributes:
+        newest: the id of the lane's newest event.
+        is_known: whether the same prompt was kept before, so that the turn may have been accepted.
+    """
+
+    newest: str
+    is_known: bool
+
+
 class Inputs:
     """The prompts of all turns. Made by the store."""
 
@@ -71,7 +88,7 @@ class Inputs:
 
     async def put(
         self, lane: LaneKey, turn_id: str, *, digest: str, prompt: bytes, claim: str = "", options: str = ""
-    ) -> TurnRecord | str:
+    ) -> TurnRecord | KeptInput:
         """Keep a turn's prompt until the turn ends.
 
         Args:
@@ -82,7 +99,7 @@ class Inputs:
             options: what the turn goes by, see `TurnOptions.to_json`; those of its first submit stay.
 
         Returns:
-            the id of the lane's newest event, or the turn's record where it has ended already with this prompt.
+            what was found, or the turn's record where it has ended already with this prompt.
 
         Raises:
             TurnConflict: the turn id was used with another prompt.
@@ -98,7 +115,12 @@ class Inputs:
             return ended.record
         if answer == Answer.CONFLICT:
             raise _conflict(turn_id)
-        return decoded(rest[0])
+        return KeptInput(decoded(rest[0]), is_known=answer == Answer.EXISTS)
+
+    async def is_handed_out(self, lane: LaneKey, turn_id: str) -> bool:
+        """Whether an unfinished turn does another turn's work, which may start it later."""
+        name = self._link.names(lane).turn(turn_id)
+        return bool(await self._link.ask(self._link.redis.hexists(name, f"c:{DELEGATED}")))
 
     async def drop(self, lane: LaneKey, turn_id: str, *, claim: str) -> None:
         """Forget the prompt of a turn that was not accepted, unless another client's submit of it may have been."""

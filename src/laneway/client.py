@@ -280,7 +280,9 @@ class LanewayClient:
             view = await self.temporal.get_workflow_handle(self.workflow_id(lane)).query(
                 LANE_STATUS, result_type=LaneView, rpc_timeout=_QUERY_TIMEOUT
             )
-            description = await self.temporal.get_workflow_handle(self.workflow_id(lane)).describe()
+            description = await self.temporal.get_workflow_handle(self.workflow_id(lane)).describe(
+                rpc_timeout=_QUERY_TIMEOUT
+            )
             running = description.close_time is None
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
@@ -358,6 +360,16 @@ class LanewayClient:
                 # No workflow is open, so nothing has been accepted; what follows finds that out.
             record = await self._ended(turn)
         return _CANCELS[record.outcome]
+
+    async def holds(self, turn: Turn) -> bool:
+        """Whether the turn's lane will end it, as far as can be told: without a worker nobody can."""
+        try:
+            status = await self.status(turn.lane)
+        except ServiceUnavailable:
+            return True
+        if turn.turn_id in (status.turn, *status.leaving, *status.queue, *status.steering):
+            return True
+        return await self.store.inputs.is_handed_out(turn.lane, turn.turn_id)
 
     async def pending(self, lane: LaneKey | None = None) -> list[Pending]:
         """What turns wait for, oldest first: on one lane, or on all."""

@@ -98,20 +98,23 @@ class Submissions:
             )
             if isinstance(known, TurnRecord):
                 return Turn(client, lane, turn_id)
-            receipt = await self._accept(lane, queued)
+            # Of an update that it has answered Temporal gives the answer again, though the workflow that took the turn may
+            # have been terminated meanwhile: a turn that is submitted again needs another update. The lane knows it.
+            update_id = f"{turn_id}:{uuid4().hex[:8]}" if known.is_known else turn_id
+            receipt = await self._accept(lane, queued, update_id)
         # A turn that was accepted before may have ended before it was listened for.
-        return Turn(client, lane, turn_id, since=known, watcher=watcher if receipt.s == "new" else None)
+        return Turn(client, lane, turn_id, since=known.newest, watcher=watcher if receipt.s == "new" else None)
 
-    async def _accept(self, lane: LaneKey, turn: QueuedTurn) -> SubmitReceipt:
+    async def _accept(self, lane: LaneKey, turn: QueuedTurn, update_id: str) -> SubmitReceipt:
         try:
-            receipt = await self.update(lane, turn)
+            receipt = await self.update(lane, turn, update_id=update_id)
         except WorkflowUpdateFailedError as error:
             cause = error.cause
             if isinstance(cause, ApplicationError) and cause.type == LaneBusy.code:
                 if cause.details and await self._client.store.record(lane, str(cause.details[0])) is not None:
                     # The turn before it has ended, and its lane is about to hear of it.
                     await asyncio.sleep(_PAUSE_SECONDS)
-                    return await self._accept(lane, turn)
+                    return await self._accept(lane, turn, update_id)
                 await self._client.store.inputs.drop(lane, turn.id, claim=self._claim)
                 raise LaneBusy(
                     f"the lane of conversation {lane.conversation!r} with agent {lane.agent!r} did not accept turn "
@@ -122,14 +125,15 @@ class Submissions:
             raise TurnConflict(f"turn id {turn.id!r} was used with another prompt: give this prompt an id of its own")
         return receipt
 
-    async def update(self, lane: LaneKey, turn: QueuedTurn) -> SubmitReceipt:
+    async def update(self, lane: LaneKey, turn: QueuedTurn, *, update_id: str | None = None) -> SubmitReceipt:
         """Have the lane's workflow take the turn, through what passes by itself."""
+        update_id = update_id or turn.id
         refusal: RPCError | None = None
         pause = _PAUSE_SECONDS
         try:
             async with asyncio.timeout(_ACCEPT_TIMEOUT.total_seconds()):
                 while True:
-                    if (receipt := await self._update_open(lane, turn)) is not None:
+                    if (receipt := await self._update_open(lane, turn, update_id)) is not None:
                         return receipt
                     start: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
                         LANE_WORKFLOW,
@@ -142,7 +146,7 @@ class Submissions:
                     try:
                         temporal: Any = self._client.temporal  # its overload for names leaves types open
                         accepted: SubmitReceipt = await temporal.execute_update_with_start_workflow(
-                            SUBMIT_TURN, turn, id=turn.id, start_workflow_operation=start, result_type=SubmitReceipt
+                            SUBMIT_TURN, turn, id=update_id, start_workflow_operation=start, result_type=SubmitReceipt
                         )
                         self._note_open(lane)
                         return accepted
@@ -185,7 +189,7 @@ class Submissions:
             return found.task_queue if found.close_time is None else None
         return None
 
-    async def _update_open(self, lane: LaneKey, turn: QueuedTurn) -> SubmitReceipt | None:
+    async def _update_open(self, lane: LaneKey, turn: QueuedTurn, update_id: str) -> SubmitReceipt | None:
         """Have a workflow that took a turn not long ago take this one: less work than to offer its start as well.
 
         Returns:
@@ -197,7 +201,7 @@ class Submissions:
         try:
             workflow: Any = self._client.temporal.get_workflow_handle(self._client.workflow_id(lane))
             receipt: SubmitReceipt = await workflow.execute_update(
-                SUBMIT_TURN, turn, id=turn.id, result_type=SubmitReceipt
+                SUBMIT_TURN, turn, id=update_id, result_type=SubmitReceipt
             )
         except (RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
             self._open.pop(lane.lane_id, None)

@@ -14,6 +14,7 @@ from laneway.history.lanes import LaneKey
 from laneway.history.records import TERMINAL, LaneEvent, Outcome, TurnRecord, TurnUsage
 from laneway.history.requests import Answer
 from laneway.history.requests import result as as_result
+from laneway.lookout import Lookout
 
 if TYPE_CHECKING:
     from laneway.client import LanewayClient
@@ -27,6 +28,8 @@ MISSING: Any = object()
 T = TypeVar("T")
 
 _EVENTS_AT_ONCE = 500
+# News may be lost with a connection: whoever waits reads for himself now and then.
+_LONGEST_WAIT_SECONDS = 30.0
 
 CancelOutcome = Literal["cancelled", "already_committed", "already_failed", "unknown"]
 """What became of a cancellation: the turn was cancelled, by this call or an earlier one; it had ended otherwise; or no
@@ -84,9 +87,9 @@ class Turn:
 
     async def record(self) -> TurnRecord:
         """Wait for the turn to end, and say how it did: committed, failed or cancelled."""
-        store = self._client.store
+        store, lookout = self._client.store, Lookout(self._client, self)
         if (watcher := self._watcher) is not None:
-            await watcher.wait()
+            await watcher.wait(min(lookout.seconds, _LONGEST_WAIT_SECONDS))
             if watcher.ended is not None:
                 self._told = watcher.entry
                 return TurnRecord.from_stored(self.turn_id, watcher.ended)
@@ -95,7 +98,8 @@ class Turn:
             return record
         async with self._client.watch.watching(store.names(self.lane).wake, self.turn_id) as watcher:
             while (record := await store.record(self.lane, self.turn_id)) is None:
-                await watcher.wait()
+                await lookout.look()
+                await watcher.wait(min(lookout.seconds, _LONGEST_WAIT_SECONDS))
         return record
 
     async def committed(self) -> TurnRecord:
@@ -156,7 +160,7 @@ class Turn:
             after: go on after this event, whose `event_id` an earlier reader saw last.
         """
         store = self._client.store
-        last = after or self._since
+        last, lookout = after or self._since, Lookout(self._client, self)
         async with self._client.watch.watching(store.names(self.lane).wake) as watcher:
             record: TurnRecord | None = None
             while True:
@@ -175,8 +179,9 @@ class Turn:
                     record = await store.record(self.lane, self.turn_id)
                     if record is not None:
                         continue  # what it said last may be there by now
+                    await lookout.look()
                 if len(events) < _EVENTS_AT_ONCE:
-                    await watcher.wait()
+                    await watcher.wait(min(lookout.seconds, _LONGEST_WAIT_SECONDS))
 
     async def pending(self) -> list[Pending]:
         """What the turn waits for, oldest first; empty where it waits for nothing."""

@@ -39,7 +39,7 @@ class Watcher:
         self.ended, self.entry = ended or self.ended, entry or self.entry
         self._news.set()
 
-    async def wait(self, seconds: float = 30.0) -> None:
+    async def wait(self, seconds: float) -> None:
         """Return when there is news, or may be: at the latest after `seconds`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):

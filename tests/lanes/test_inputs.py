@@ -9,6 +9,7 @@ import pytest
 from laneway.errors import StaleTurn
 from laneway.history.checkpoints import EMPTY, CheckpointRef, StoredEntry
 from laneway.history.heads import Fence, TurnEnded
+from laneway.history.inputs import KeptInput
 from laneway.history.lanes import LaneKey
 from laneway.history.records import EventKind, LaneEvent, TurnRecord
 from laneway.history.store import HistoryStore
@@ -51,7 +52,7 @@ async def test_a_turn_can_be_submitted_again_while_its_first_step_is_tried_again
     await _put(store, "one")
     await _load(store, 1)
     await _load(store, 2)
-    assert isinstance(await _put(store, "one"), str)
+    assert isinstance(await _put(store, "one"), KeptInput)
 
 
 async def test_only_the_latest_attempt_can_fail_the_turn(store: HistoryStore):

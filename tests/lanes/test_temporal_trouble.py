@@ -19,7 +19,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from laneway import Laneway, LocalStack, PydanticAdapter
 from laneway.activities.steps import Steps
 from laneway.activities.wire import LANE_WORKFLOW, SUBMIT_TURN, LaneInput, QueuedTurn
-from laneway.errors import TurnFailed
+from laneway.errors import ServiceUnavailable, TurnFailed
 
 from tests.lanes.agents import Paced, prompts_of
 from tests.support.bench import Bench
@@ -83,6 +83,36 @@ async def test_workers_of_two_versions_share_the_lanes_of_both(bench: Bench, con
         f"new {n}" for n in range(6)
     ]
     assert len(await new_client.lanes(conversation_id)) == 2
+
+
+async def test_turns_of_a_workflow_that_was_terminated_are_told_of_and_go_on_when_submitted_again(
+    bench: Bench, conversation_id: str, paced: Paced, monkeypatch: pytest.MonkeyPatch
+):
+    """An operator may do that. Nobody waits for ever, and Temporal's memory of the first submit does not stand in for a
+    turn that nobody runs."""
+    monkeypatch.setattr("laneway.lookout._FIRST_LOOK", timedelta(seconds=0.5))
+    monkeypatch.setattr("laneway.lookout._SECOND_LOOK", timedelta(seconds=0.2))
+    client = await bench.serve(paced.agents())
+    conversation = client.conversation(conversation_id)
+    running = await conversation.submit("agent", "wait", turn_id="running")
+    queued = await conversation.submit("agent", "queued", turn_id="queued")
+    await paced.begun["wait"].wait()
+    waiting = asyncio.create_task(running.result())
+    await asyncio.sleep(1.5)
+    assert not waiting.done()  # its lane holds it
+    await client.temporal.get_workflow_handle(client.workflow_id(running.lane)).terminate("by an operator")
+    with pytest.raises(ServiceUnavailable, match="turn 'running' has not ended, and workflow .* does not hold it"):
+        await waiting
+    with pytest.raises(ServiceUnavailable, match="turn 'queued' has not ended"):
+        await queued.result()
+    with pytest.raises(ServiceUnavailable, match="turn 'queued' has not ended"):
+        _ = [event async for event in queued.events()]
+    paced.release("wait")
+    turns = [
+        await conversation.submit("agent", one, turn_id=two) for one, two in (("wait", "running"), ("queued",) * 2)
+    ]
+    assert [(await turn.result()).output for turn in turns] == ["re: wait", "re: queued"]
+    assert prompts_of(await conversation.messages("agent")) == ["wait", "queued"]
 
 
 @workflow.defn(name=LANE_WORKFLOW)
