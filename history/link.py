@@ -157,7 +157,8 @@ class StoreLink:
             ) from error
         except NoPermissionError as error:
             raise StoreError(
-                f"Redis refused: {_said(error)}. Check LANEWAY_REDIS_URL and the user's permissions"
+                f"Redis refused: {_said(error)}. Check LANEWAY_REDIS_URL, LANEWAY_REDIS_PREFIX and the user's "
+                "permissions"
             ) from error
         except ReadOnlyError as error:
             raise ServiceUnavailable(

@@ -163,6 +163,8 @@ async def check_redis(client: Redis, settings: Settings) -> None:
         ) from error
     except (redis_errors.RedisError, OSError) as error:
         reason = _redis_reason(error)
+        if settings.redis_url.startswith("rediss:"):
+            reason += "; is it one that speaks TLS, as rediss:// asks for?"
         raise ServiceUnavailable(
             f"Redis does not answer at {settings.redis_address} ({reason}); start it, for example with "
             f"`laneway dev`, or set {ENV_PREFIX}REDIS_URL"

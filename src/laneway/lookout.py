@@ -54,8 +54,8 @@ class Lookout:
             lane, turn_id = self._turn.lane, self._turn.turn_id
             raise ServiceUnavailable(
                 f"turn {turn_id!r} has not ended, and workflow {self._client.workflow_id(lane)!r} does not hold it: it "
-                "was terminated, or another deployment in the Temporal namespace has the same LANEWAY_REDIS_PREFIX. Submit "
-                "the turn again with the same turn id and prompt, and it goes on where it was, or cancel it"
+                "was terminated, or another deployment in the Temporal namespace has the same LANEWAY_REDIS_PREFIX. "
+                "Submit the turn again with the same turn id and prompt, and it goes on where it was, or cancel it"
             )
         self._missed = True
         self._next = time.monotonic() + _SECOND_LOOK.total_seconds()

@@ -98,8 +98,8 @@ class Submissions:
             )
             if isinstance(known, TurnRecord):
                 return Turn(client, lane, turn_id)
-            # Of an update that it has answered Temporal gives the answer again, though the workflow that took the turn may
-            # have been terminated meanwhile: a turn that is submitted again needs another update. The lane knows it.
+            # Of an update that it has answered Temporal gives the answer again, though the workflow that took the turn
+            # may have been terminated meanwhile: a turn that is submitted again needs another one. The lane knows it.
             update_id = f"{turn_id}:{uuid4().hex[:8]}" if known.is_known else turn_id
             receipt = await self._accept(lane, queued, update_id)
         # A turn that was accepted before may have ended before it was listened for.

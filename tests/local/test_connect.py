@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,15 @@ async def test_refused_credentials_are_a_configuration_error(valkey: ValkeyServe
     with pytest.raises(ConfigurationError, match=r"refuses this connection.*LANEWAY_REDIS_URL") as caught:
         await connect_redis(settings)
     assert "s3cr3t" not in str(caught.value)
+
+
+async def test_tls_that_is_asked_of_a_server_without_it_is_told(
+    valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a server just says nothing."""
+    monkeypatch.setattr("laneway.connect.PROBE_TIMEOUT", timedelta(seconds=1))
+    with pytest.raises(ServiceUnavailable, match="is it one that speaks TLS, as rediss:// asks for"):
+        await connect_redis(Settings(redis_url=f"rediss://{valkey.address}/0"))
 
 
 async def test_a_missing_database_is_a_configuration_error(valkey: ValkeyServer) -> None:
