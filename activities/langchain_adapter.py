@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from base64 import b64decode
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -25,7 +24,7 @@ from langgraph.graph.state import CompiledStateGraph, StateGraph
 from langgraph.pregel import Pregel
 
 from laneway.activities.adapter import Capability, RetryPolicy, StepResult, StepWork
-from laneway.activities.arguments import check_arguments, one_processor
+from laneway.activities.arguments import AdapterArguments, WithArguments
 from laneway.activities.compacting import unchanged
 from laneway.activities.hooks import Hooks
 from laneway.activities.langchain_archive import archive_tools, check_archival, readable
@@ -62,7 +61,7 @@ from laneway.history.delegation import Delegation
 from laneway.history.given import types_listed
 from laneway.history.origins import EntryMetadata
 from laneway.history.repair import ImportRepair
-from laneway.history.scopes import HistoryProcessingSettings, in_force
+from laneway.history.scopes import in_force
 from laneway.history.threads import TextWindow
 from laneway.langgraph_serde import Leaves, strict_serializer
 
@@ -75,7 +74,7 @@ _COMPACTS: Final[frozenset[Capability]] = frozenset({"native_compaction"})
 _OF_A_FACTORY: Final[frozenset[Capability]] = frozenset({"profiles"})
 
 
-class LangChainAdapter:
+class LangChainAdapter(WithArguments):
     """Runs a LangGraph graph, or an agent of LangChain's, on lanes.
 
     Args:
@@ -148,18 +147,20 @@ class LangChainAdapter:
     ) -> None:
         if context is not None and context_factory is not None:
             raise ConfigurationError("LangChainAdapter takes `context` or `context_factory`, not both")
-        check_arguments(
+        given = AdapterArguments.checked(
             type(self).__name__,
+            budget=budget,
+            retry_policy=retry_policy,
+            stream=stream,
             history=history,
             history_archive=history_archive,
             max_tool_result_bytes=max_tool_result_bytes,
-            budget=budget,
-            retry_policy=retry_policy,
             hooks=hooks,
+            history_processor=history_processor,
+            history_processor_condition=history_processor_condition,
             delegates=delegates,
-            condition=history_processor_condition,
-            stream=stream,
         )
+        super().__init__(given)
         check_graph_arguments(
             messages_key=messages_key,
             model_nodes=model_nodes,
@@ -169,31 +170,21 @@ class LangChainAdapter:
             contract=contract,
             binds_reasoning=binds_reasoning,
         )
-        processor = one_processor(type(self).__name__, history_processor)
         self._factory = None if isinstance(graph, StateGraph | Pregel) or not callable(graph) else graph
         self._messages_key = messages_key
         self._model_nodes = model_nodes
         self._config = dict(config or {})
         self._output_key = output_key
         self._allowed_types = types_listed("LangChainAdapter: allowed_types", allowed_types)
-        self._stream = stream is not False
-        self.processing = HistoryProcessingSettings(processor, history_processor_condition)
-        in_force([self.processing])
-        self.delegates: Mapping[str, Delegation] = dict(delegates or {})
-        self.hooks = hooks
-        self.budget = budget
-        self.text_window = history
-        self._archival = history_archive
-        self._max_result_bytes = max_tool_result_bytes
         self._binds_reasoning = binds_reasoning
         self._context = context
         self._context_factory = context_factory
         self._contract = contract
         self._made: Mapping[str, object] | None = None
-        self._retry_policy = retry_policy or RetryPolicy()
         self._take(graph if self._factory is None else made_under(self._factory, RunProfile()))
-        if processor is not None:
-            self._check_processor(processor)
+        if given.processor is not None:
+            self._check_processor(given.processor)
+        given.warn_of_cost(stacklevel=2)
 
     def _take(self, graph: object) -> None:
         """Read what a graph is made of."""
@@ -217,7 +208,7 @@ class LangChainAdapter:
         for one in tools.values():
             runs_once(one)
         check_tools(self.delegates, tools, graph=self.graph.name)
-        check_archival(self._archival, tools, self.model_nodes, graph=self.graph.name)
+        check_archival(self._given.archival, tools, self.model_nodes, graph=self.graph.name)
         serde = strict_serializer(None, self._types(self._allowed_types))
         self._codec = MessageCodec(Leaves(serde, owner="LangChainAdapter"))
         self._lane = LaneGraph(
@@ -227,17 +218,13 @@ class LangChainAdapter:
             serde=serde,
             codec=self._codec,
             output=OutputFinder(self._output_key, response_types(self.graph)),
-            stream=self._stream,
             models={
                 node: traits_of((one.model for one in models.get(node, ())), binds_reasoning=self._binds_reasoning)
                 for node in sorted(self.model_nodes)
             },
-            processing=self.processing,
+            given=self._given,
             owner=self,
-            delegates=self.delegates,
             tools=frozenset(tools),
-            max_result_bytes=self._max_result_bytes,
-            archival=self._archival,
         )
 
     def with_profile(self, profile: RunProfile) -> LangChainAdapter:
@@ -275,12 +262,6 @@ class LangChainAdapter:
                 f"no model is found in the nodes of the graph {self.graph.name!r}, so that {callback_name(processor)} "
                 "would edit nothing: name the nodes that ask one with model_nodes"
             )
-        warnings.warn(
-            f"the history processor {callback_name(processor)} rewrites what a provider may have cached: requests "
-            "after an edit can cost more",
-            UserWarning,
-            stacklevel=3,
-        )
 
     def _types(self, allowed: Iterable[type | tuple[str, str]]) -> list[type | tuple[str, str]]:
         """The types of the application's own that state may hold: named by itself, or by the schemas of its graphs."""
@@ -312,10 +293,6 @@ class LangChainAdapter:
     def capabilities(self) -> frozenset[Capability]:
         found = _ALWAYS if self._factory is None else _ALWAYS | _OF_A_FACTORY
         return found | _COMPACTS if can_compact(self._asked) else found
-
-    @property
-    def retry_policy(self) -> RetryPolicy:
-        return self._retry_policy
 
     def contract(self) -> Mapping[str, object]:
         if self._contract is not None:

@@ -18,6 +18,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.pregel._checkpoint import empty_checkpoint
 
 from laneway.activities.adapter import StepWork
+from laneway.activities.arguments import AdapterArguments
 from laneway.activities.framing import FramingMemory
 from laneway.activities.langchain_checkpoint import ROOT, StepSaver
 from laneway.activities.langchain_codec import MessageCodec
@@ -27,9 +28,6 @@ from laneway.activities.langchain_output import OutputFinder
 from laneway.activities.langchain_run import borrowed
 from laneway.activities.langchain_state import Saved, Spaces, StateCodec, Stored
 from laneway.activities.langchain_traits import ModelTraits
-from laneway.history.archival import HistoryArchiveSettings
-from laneway.history.delegation import Delegation
-from laneway.history.scopes import HistoryProcessingSettings
 from laneway.langgraph_encoder import Snapshot
 
 __all__ = ["LaneGraph"]
@@ -48,15 +46,10 @@ class LaneGraph:
         serde: what stores its state.
         codec: what stores its messages.
         output: says what a turn comes to.
-        stream: whether models stream their answers.
         models: the nodes that ask a model with the messages, and what is known of these models.
-        processing: the adapter's history processing.
+        given: the adapter's arguments.
         owner: the adapter.
-        delegates: the agents that it can hand work to.
         tools: the names of the tools that are found in the graph.
-        max_result_bytes: how large a tool's result may be in history, as JSON; None for any size.
-        archival: when tool exchanges of a running turn are archived; None for never. Results that are too large are
-            archived too then.
         framings: what each lane's last request carried beside its history.
     """
 
@@ -66,14 +59,10 @@ class LaneGraph:
     serde: SerializerProtocol
     codec: MessageCodec
     output: OutputFinder
-    stream: bool
     models: Mapping[str, ModelTraits]
-    processing: HistoryProcessingSettings[BaseMessage]
+    given: AdapterArguments
     owner: object
-    delegates: Mapping[str, Delegation] = field(default_factory=dict[str, Delegation])
     tools: frozenset[str] = frozenset()
-    max_result_bytes: int | None = None
-    archival: HistoryArchiveSettings | None = None
     framings: FramingMemory[GraphFraming] = field(default_factory=FramingMemory[GraphFraming])
 
     @property

@@ -233,7 +233,7 @@ class Superstep:
                     self._config,
                     handlers,
                     resumes=resumes,
-                    stream=lane.stream,
+                    stream=lane.given.stream is not False,
                     context=self._context,
                 )
         except BaseException as error:
@@ -282,11 +282,11 @@ class Superstep:
     async def _archive(self, position: Position, traits: ModelTraits) -> Position:
         """Let old tool exchanges of the turn give way to a checkpoint."""
         lane, work = self._lane, self._work
-        if lane.archival is None:
+        if lane.given.archival is None:
             return position
         outcome = await archive_before(
             self._request(position, traits),
-            lane.archival,
+            lane.given.archival,
             owner=lane.owner,
             archived=work.archive,
             journal=work.journal,
@@ -299,7 +299,7 @@ class Superstep:
     async def _edit(self, position: Position, traits: ModelTraits) -> Position:
         """Let the history processor in force edit what model nodes are about to read."""
         lane, work = self._lane, self._work
-        processing = in_force([lane.processing, work.scope.processing])
+        processing = in_force([lane.given.processing, work.scope.processing])
         if processing.processor is None:
             return position
         calls = ModelCalls(
@@ -456,8 +456,8 @@ class Superstep:
         self._history = await bounded(
             self._history,
             before,
-            max_bytes=lane.max_result_bytes,
-            archived=None if lane.archival is None else self._work.archive,
+            max_bytes=lane.given.max_result_bytes,
+            archived=None if lane.given.archival is None else self._work.archive,
             turn_id=self._work.turn_id,
         )
         messages = self._history.messages
@@ -508,7 +508,9 @@ class Superstep:
         self, snapshot: StateSnapshot, position: Position, begun: Mapping[str, int], used: TurnUsage
     ) -> StepResult[BaseMessage]:
         """What the superstep began from is staged; what it has come to is in the journal already."""
-        result = replace(self._so_far(), usage=used, requests=requests_of(self._work, snapshot, self._lane.delegates))
+        result = replace(
+            self._so_far(), usage=used, requests=requests_of(self._work, snapshot, self._lane.given.delegates)
+        )
         if self._work.answers:
             assert self._work.state is not None
             return replace(result, state=self._work.state)

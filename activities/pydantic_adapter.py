@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
@@ -18,7 +17,7 @@ from typing_extensions import TypeVar
 
 from laneway.activities import pydantic_contract
 from laneway.activities.adapter import Capability, RetryPolicy, StepResult, StepWork
-from laneway.activities.arguments import check_arguments, one_processor
+from laneway.activities.arguments import AdapterArguments, WithArguments
 from laneway.activities.compacting import unchanged
 from laneway.activities.hooks import Hooks
 from laneway.activities.profiles import RunProfile
@@ -39,14 +38,13 @@ from laneway.activities.pydantic_waiting import delegate_tools
 from laneway.errors import ConfigurationError, InvalidInput
 from laneway.history.archival import READ_TOOL, HistoryArchiveSettings
 from laneway.history.budget import RequestBudget
-from laneway.history.callbacks import callback_name
 from laneway.history.compaction import Compaction
 from laneway.history.context import HistoryProcessorCondition
 from laneway.history.delegation import Delegation
 from laneway.history.given import check_callable, check_kind, refused
 from laneway.history.origins import EntryMetadata
 from laneway.history.repair import ImportRepair
-from laneway.history.scopes import HistoryProcessingSettings, in_force
+from laneway.history.scopes import in_force
 from laneway.history.threads import TextWindow
 
 __all__ = ["PydanticAdapter"]
@@ -70,7 +68,7 @@ _CAPABILITIES: frozenset[Capability] = frozenset(
 _COMPACTS: frozenset[Capability] = frozenset({"native_compaction"})
 
 
-class PydanticAdapter(Generic[DepsT, OutputT]):
+class PydanticAdapter(WithArguments, Generic[DepsT, OutputT]):
     """Runs a Pydantic AI agent on lanes.
 
     Args:
@@ -131,54 +129,38 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
                 f"agent {agent.name or '(unnamed)'!r} has no model: give it one, since the model is part of the lane "
                 "contract"
             )
-        check_arguments(
+        given = AdapterArguments.checked(
             type(self).__name__,
+            budget=budget,
+            retry_policy=retry_policy,
+            stream=stream,
             history=history,
             history_archive=history_archive,
             max_tool_result_bytes=max_tool_result_bytes,
-            budget=budget,
-            retry_policy=retry_policy,
             hooks=hooks,
+            history_processor=history_processor,
+            history_processor_condition=history_processor_condition,
             delegates=delegates,
-            condition=history_processor_condition,
-            stream=stream,
         )
+        super().__init__(given)
         if stream and isinstance(agent.model, Model) and not can_stream(agent.model):
             raise refused("PydanticAdapter: stream", stream, f"None or False: {agent.model!r} cannot stream")
         check_callable("PydanticAdapter: deps_factory", deps_factory, "a function from a conversation's id to `deps`")
         check_kind("PydanticAdapter: usage_limits", usage_limits, UsageLimits, "UsageLimits(…), or None for no limit")
-        processor = one_processor(type(self).__name__, history_processor)
         if deps is not None and deps_factory is not None:
             raise ConfigurationError("PydanticAdapter takes `deps` or `deps_factory`, not both")
-        self._budget = budget
-        self._retry_policy = retry_policy or RetryPolicy()
-        self.delegates: Mapping[str, Delegation] = dict(delegates or {})
-        self.text_window = history
-        self.hooks = hooks
-        self.processing = HistoryProcessingSettings(processor, history_processor_condition)
         self._lane = LaneAgent(
             agent,
+            given,
             owner=self,
             deps=deps,
             deps_factory=deps_factory,
             usage_limits=usage_limits,
-            stream=stream,
-            processing=self.processing,
-            delegates=self.delegates,
-            delegate_tools=delegate_tools(self.delegates),
-            text_window=history,
-            max_result_bytes=max_tool_result_bytes,
-            archival=history_archive,
+            delegate_tools=delegate_tools(given.delegates),
         )
-        in_force([self.processing])
-        if processor is not None:
+        if given.processor is not None:
             _check_single_processor(agent)
-            warnings.warn(
-                f"the history processor {callback_name(processor)} rewrites what a provider may have cached: "
-                "requests after an edit can cost more",
-                UserWarning,
-                stacklevel=2,
-            )
+        given.warn_of_cost(stacklevel=2)
 
     @property
     def agent(self) -> AbstractAgent[DepsT, OutputT]:
@@ -189,18 +171,10 @@ class PydanticAdapter(Generic[DepsT, OutputT]):
     def capabilities(self) -> frozenset[Capability]:
         return _CAPABILITIES | _COMPACTS if can_compact(self.agent.model) else _CAPABILITIES
 
-    @property
-    def retry_policy(self) -> RetryPolicy:
-        return self._retry_policy
-
-    @property
-    def budget(self) -> RequestBudget | None:
-        return self._budget
-
     def contract(self) -> Mapping[str, object]:
         contract = pydantic_contract.contract_of(self.agent, delegates=self.delegates)
         # Its tool is part of what models are sent.
-        return contract if self._lane.archival is None else {**contract, "archive": READ_TOOL}
+        return contract if self._given.archival is None else {**contract, "archive": READ_TOOL}
 
     # Messages ---------------------------------------------------------------------------------------------------------
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, cast
 
 from pydantic_ai.agent import AbstractAgent
-from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models import Model, infer_model
 from pydantic_ai.toolsets import AbstractToolset
 from pydantic_ai.usage import UsageLimits
 from pydantic_core import PydanticSerializationError
 from typing_extensions import TypeVar
 
+from laneway.activities.arguments import AdapterArguments
 from laneway.activities.framing import FramingMemory
 from laneway.activities.outputs import OutputForm
 from laneway.activities.pydantic_contract import output_types_of
@@ -24,10 +24,6 @@ from laneway.activities.pydantic_framing import RequestFraming
 from laneway.activities.pydantic_models import can_stream
 from laneway.activities.pydantic_servers import ToolServers
 from laneway.activities.retries import SerializationFailed
-from laneway.history.archival import HistoryArchiveSettings
-from laneway.history.delegation import Delegation
-from laneway.history.scopes import HistoryProcessingSettings
-from laneway.history.threads import TextWindow
 
 __all__ = ["LaneAgent"]
 
@@ -40,34 +36,23 @@ class LaneAgent(Generic[DepsT]):
 
     Attributes:
         agent: the agent.
+        given: the adapter's arguments.
         owner: the adapter.
         deps: the dependencies of every run.
         deps_factory: makes them for each step, in place of `deps`.
         usage_limits: the limits of each turn.
-        stream: whether model requests are streamed; None for where the model can.
-        processing: the adapter's history processing.
-        delegates: the agents that it can hand work to.
-        delegate_tools: the tools by which it does.
-        text_window: how much of the text thread a turn begins with; None for native history.
-        max_result_bytes: how large a tool's result may be in history, as JSON; None for any size.
-        archival: when tool exchanges of a running turn are archived; None for never. Results that are too large are
-            archived too then.
+        delegate_tools: the tools by which it hands work to others.
         framings: what each lane's last request carried beside its history.
         servers: the tool servers that a worker holds connections to.
     """
 
     agent: AbstractAgent[DepsT, Any]
+    given: AdapterArguments
     owner: object
     deps: DepsT
     deps_factory: Callable[[str], Any] | None
     usage_limits: UsageLimits | None
-    stream: bool | None
-    processing: HistoryProcessingSettings[ModelMessage]
-    delegates: Mapping[str, Delegation]
     delegate_tools: Sequence[AbstractToolset[Any]]
-    text_window: TextWindow | None
-    max_result_bytes: int | None
-    archival: HistoryArchiveSettings | None
     framings: FramingMemory[RequestFraming] = field(default_factory=FramingMemory[RequestFraming])
     servers: ToolServers = field(default_factory=ToolServers)
 
@@ -79,8 +64,8 @@ class LaneAgent(Generic[DepsT]):
     @property
     def streams(self) -> bool:
         """Whether model requests are streamed."""
-        if self.stream is not None:
-            return self.stream
+        if self.given.stream is not None:
+            return self.given.stream
         model = self.agent.model
         return not isinstance(model, Model) or can_stream(model)
 

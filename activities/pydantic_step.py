@@ -94,8 +94,8 @@ class RunStep(Generic[DepsT]):
         live = int(str(work.extras.get("live", 0))) if state is None else state.live
         continuity = Continuity(f"{work.lane_id}:{work.checkpoint.epoch}", live)
         streaming = lane.streams
-        archived = None if lane.archival is None else work.archive
-        limit = None if lane.max_result_bytes is None else ResultLimit(lane.max_result_bytes, archived)
+        archived = None if lane.given.archival is None else work.archive
+        limit = None if lane.given.max_result_bytes is None else ResultLimit(lane.given.max_result_bytes, archived)
         capability = (StreamingLaneCapability if streaming else LaneCapability)(
             work.journal,
             work.emit,
@@ -209,13 +209,16 @@ class RunStep(Generic[DepsT]):
         assert work.state is not None, "a batch of tool calls is a step of its own"
         usage = usage_of(RunState.from_json(work.state).usage)
         return StepResult(
-            appended=(), state=work.state, usage=usage, requests=requests_of(work, run, deferred, self._lane.delegates)
+            appended=(),
+            state=work.state,
+            usage=usage,
+            requests=requests_of(work, run, deferred, self._lane.given.delegates),
         )
 
     def _reply(self, messages: Sequence[ModelMessage], output: object) -> str | None:
         """What a text thread keeps of the turn's answer; None of one that was cut off."""
         last = next((message for message in reversed(messages) if isinstance(message, ModelResponse)), None)
-        if self._lane.text_window is None or last is None or is_cut_off(last):
+        if self._lane.given.text_window is None or last is None or is_cut_off(last):
             return None
         return output if isinstance(output, str) else self._lane.encode_output(output)[0]
 
@@ -231,7 +234,7 @@ class RunStep(Generic[DepsT]):
         """Let the history processor in force edit what the node is about to send."""
         lane, work, messages = self._lane, self._work, run.ctx.state.message_history
         await self._archive(run, node, growth)
-        processing = in_force([lane.processing, work.scope.processing])
+        processing = in_force([lane.given.processing, work.scope.processing])
         if processing.processor is None:
             growth.begin(messages)
             return
@@ -265,11 +268,11 @@ class RunStep(Generic[DepsT]):
 
     async def _archive(self, run: AgentRun[DepsT, Any], node: Any, growth: Growth) -> None:
         lane, messages = self._lane, run.ctx.state.message_history
-        if lane.archival is None:
+        if lane.given.archival is None:
             return
         outcome = await archive_before(
             self._work,
-            lane.archival,
+            lane.given.archival,
             owner=lane.owner,
             model=run.ctx.deps.model,
             encode=encode,
