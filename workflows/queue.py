@@ -11,7 +11,7 @@ from laneway.workflows.steering import Steering
 
 __all__ = ["LEDGER_LENGTH", "LaneQueue"]
 
-LEDGER_LENGTH = 50
+LEDGER_LENGTH = 20
 """How many ended turns a lane's workflow remembers. Older ones are found by their record in Redis."""
 
 
