@@ -23,6 +23,7 @@ from temporalio.exceptions import ApplicationError
 from laneway.activities.adapter import IMPORT_MARK, Compacting, StepResult, StepWork
 from laneway.activities.agents import Agents
 from laneway.activities.archive import TurnArchive
+from laneway.activities.archive_transfer import opened_import
 from laneway.activities.attempt import Attempt
 from laneway.activities.delegating import Delegating, children_of
 from laneway.activities.endings import Endings
@@ -177,7 +178,7 @@ class Steps:
             await self._waiting.gather_answers(request, attempt)
             async with publisher, self._agents.running(fence.lane.agent, attempt.profile):
                 if attempt.turn.fields["in"].startswith(IMPORT_MARK):
-                    result = self._imported(attempt)
+                    result = await self._imported(attempt)
                 elif attempt.turn.fields["in"].startswith(COMPACT_MARK):
                     result = await self._compacted(request, attempt, publisher)
                 else:
@@ -274,14 +275,16 @@ class Steps:
             telemetry=attempt.telemetry,
         )
 
-    def _imported(self, attempt: Attempt) -> StepResult[Any]:
+    async def _imported(self, attempt: Attempt) -> StepResult[Any]:
         if attempt.base.length:
             raise HistoryError(
                 f"the lane has a history of {attempt.base.length} messages: only a lane without one takes an import. "
                 "Import into a new conversation"
             )
-        blob = attempt.turn.fields["in"]
+        blob, archived = opened_import(attempt.turn.fields["in"])
         messages, entries = attempt.adapter.decode_import(blob, attempt.fence.turn_id)
+        for item in archived:
+            await self._store.archives.put(attempt.fence, item)
         return StepResult(
             appended=messages,
             entries=entries,
@@ -316,7 +319,7 @@ class Steps:
         self, request: StepInput, attempt: Attempt, result: StepResult[Any], events: Sequence[LaneEvent]
     ) -> StepOutcome:
         after, entries = attempt.tail(result)
-        blob = attempt.turn.fields["in"]
+        blob, _ = opened_import(attempt.turn.fields["in"])
         record = replace(
             self._record(request, attempt, tally=attempt.tally_with(result)),
             outcome="committed",

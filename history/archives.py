@@ -99,3 +99,8 @@ class Archives:
             found: list[bytes | None] = await self._link.ask(pipe.execute())
         blob = next((one for one in found if one is not None), None)
         return None if blob is None else ArchivedItem.from_bytes(blob)
+
+    async def all_of(self, lane: LaneKey) -> dict[str, bytes]:
+        """All that a lane has archived, by reference, in its stored form."""
+        found: dict[bytes, bytes] = await self._link.ask(self._link.redis.hgetall(self._link.names(lane).archive))
+        return {reference.decode(): blob for reference, blob in found.items()}

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
+from laneway.activities.archive_transfer import checked_archives, with_archives
 from laneway.activities.capabilities import require
 from laneway.activities.profiles import AgentProfile
 from laneway.activities.turn_scope import TurnScope
@@ -167,7 +168,13 @@ class Conversation:
         return CompactionReport.of(await turn.committed())
 
     async def import_messages(
-        self, agent: str, messages: Sequence[Any], *, repair: bool = False, turn_id: str | None = None
+        self,
+        agent: str,
+        messages: Sequence[Any],
+        *,
+        repair: bool = False,
+        archives: Mapping[str, bytes] | None = None,
+        turn_id: str | None = None,
     ) -> TurnRecord:
         """Open the conversation's lane with a history that was made elsewhere.
 
@@ -179,6 +186,8 @@ class Conversation:
             messages: native messages, oldest first.
             repair: close unanswered calls, remove results without a call and rename reused call ids, rather than refuse
                 them; the record says what was done.
+            archives: what references in the history name, as `archives` gave it where the history comes from; without
+                it the model is told that there is no such archive here.
             turn_id: see `submit`.
 
         Returns:
@@ -186,11 +195,14 @@ class Conversation:
 
         Raises:
             HistoryProcessingValidationError: the history may not be sent as it is; it has the rule and the index.
+            InvalidInput: an archive was altered, or is of another framework.
             TurnFailed: the lane has a history already.
             UnknownAgent, TurnConflict, LaneBusy, ServiceUnavailable: see there.
         """
         lane = self.lane(agent)
-        blob = self._client.agents[agent].encode_import(messages, repair=repair)
+        adapter = self._client.agents[agent]
+        archived = checked_archives({} if archives is None else archives, adapter)
+        blob = with_archives(adapter.encode_import(messages, repair=repair), archived)
         turn = await self._client.submit(
             lane,
             blob,
@@ -212,6 +224,10 @@ class Conversation:
     async def messages(self, agent: str) -> list[Any]:
         """The committed native messages. See `LanewayClient.messages`."""
         return await self._client.messages(self.lane(agent))
+
+    async def archives(self, agent: str) -> dict[str, bytes]:
+        """All that the lane has archived, by reference, for `import_messages` elsewhere."""
+        return await self._client.store.archives.all_of(self.lane(agent))
 
     async def state(self, agent: str) -> Mapping[str, Any]:
         """The committed state of a graph's channels, messages among them. See `LanewayClient.state`."""

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 from pydantic_ai.messages import ModelMessagesTypeAdapter
+from redis.asyncio import Redis
 
 from laneway import LanewayClient, Settings
 from laneway.cli.edits import edit_line, receipt_row
+from laneway.history.archives import ArchivedItem
 from laneway.history.editing import EditReceipt
 
 from tests.cli.processes import CommandLine
@@ -85,6 +87,39 @@ async def test_an_exported_history_imports_into_another_conversation_as_it_was(
     assert refused.code == 1
     assert "HistoryError: the lane has a history of 6 messages: only a lane without one takes an" in refused.err
     assert await client.conversation(other).messages("editor") == messages
+
+
+async def test_archived_results_go_with_an_export_that_is_asked_for_them(
+    laneway: CommandLine, client: LanewayClient, redis: Redis, folder: Path, conversation_id: str
+):
+    """One file for both; an export without them says what it leaves out, and what was altered is refused."""
+    conversation, other = client.conversation(conversation_id), client.conversation(f"{conversation_id}-2")
+    await conversation.ask("editor", "one")
+    item = ArchivedItem("result", (b'"all of it"',), "clock")
+    await redis.hset(client.store.names(conversation.lane("editor")).archive, item.reference, item.to_bytes())
+    plain = await laneway("export", conversation_id, "editor", "--output", "plain.json")
+    assert plain.err.startswith(
+        "laneway: 1 archived items are left out, and what the history refers to cannot be read "
+    )
+    assert isinstance(json.loads((folder / "plain.json").read_text()), list)
+
+    whole = await laneway("export", conversation_id, "editor", "--archives", "--output", "whole.json")
+    assert (whole.code, whole.err) == (0, "")
+    imported = await laneway("import", "editor.py", other.conversation_id, "editor", "whole.json")
+    assert (imported.code, imported.out.partition(" (")[0]) == (0, "2 messages imported")
+    assert await other.messages("editor") == await conversation.messages("editor")
+    assert await other.archives("editor") == {item.reference: item.to_bytes()}
+
+    text = (folder / "whole.json").read_text()
+    for changed, told in (
+        (text.replace(item.reference, "ar-0000000000000000"), "archive 'ar-0000000000000000' was altered: what it"),
+        (text.replace(item.reference + '": "', item.reference + '": "%'), "the archives in standard input cannot be "),
+        ('{"archives": [], "messages": []}', "the archives in standard input cannot be read: "),
+        ('{"archives": {}, "messages": {}}', "standard input holds an object, not a list of messages;"),
+    ):
+        refused = await laneway("import", "editor.py", f"{conversation_id}-3", "editor", "-", stdin=changed)
+        assert (refused.code, refused.out) == (2, "")
+        assert refused.err.startswith(f"laneway: {told}")
 
 
 async def test_what_cannot_be_exported_is_told(laneway: CommandLine, client: LanewayClient, conversation_id: str):

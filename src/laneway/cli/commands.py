@@ -177,6 +177,9 @@ def export(
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="Where to; - for standard output.")
     ] = "-",
+    archives: Annotated[
+        bool, typer.Option("--archives", help="With what the lane has archived: an object with messages and archives.")
+    ] = False,
     data_dir: _DataDir = _DATA_DIR,
     as_json: _Json = False,
 ) -> None:
@@ -187,7 +190,16 @@ def export(
     from laneway.cli.transfer import export_lane
 
     _run(
-        export_lane(conversation, agent, app=app, contract=contract, output=output, data_dir=data_dir, as_json=as_json),
+        export_lane(
+            conversation,
+            agent,
+            app=app,
+            contract=contract,
+            output=output,
+            archives=archives,
+            data_dir=data_dir,
+            as_json=as_json,
+        ),
         as_json=as_json,
     )
 

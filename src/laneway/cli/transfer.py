@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -41,10 +42,11 @@ async def export_lane(
     app: str | None,
     contract: str | None,
     output: str,
+    archives: bool,
     data_dir: Path,
     as_json: bool,
 ) -> None:
-    """Write a lane's committed history, as it is stored: a list with one message a line."""
+    """Write a lane's committed history, as it is stored: a list with one message a line; or with what was archived."""
     from laneway.activities.agents import Agents
 
     check_lane(conversation, agent)
@@ -55,12 +57,21 @@ async def export_lane(
         lane = await choose_lane(store, await find_lanes(store, conversation, agent), agents, contract)
         checkpoint = (await store.head(lane)).checkpoint
         entries = await store.history(lane, checkpoint)
+        archived = await store.archives.all_of(lane)
     if not entries:
         raise NotFound(
             f"the lane of conversation {conversation!r} with agent {agent!r} has no committed messages: there is "
             "nothing to export"
         )
     blob = b"[\n" + b",\n".join(entry.payload for entry in entries) + b"\n]\n"
+    if archives:
+        stored = {reference: b64encode(item).decode() for reference, item in archived.items()}
+        blob = b"".join((b'{"archives": ', json.dumps(stored).encode(), b',\n"messages": ', blob.rstrip(), b"}\n"))
+    elif archived:
+        sys.stderr.write(
+            f"laneway: {len(archived)} archived items are left out, and what the history refers to cannot be read "
+            "elsewhere: --archives writes them too\n"
+        )
     if output == _STANDARD:
         sys.stdout.flush()
         sys.stdout.buffer.write(blob)
@@ -104,6 +115,7 @@ async def import_history(
 ) -> None:
     """Open a lane with the history in a file, and write what was repaired."""
     from laneway.activities.agents import Agents
+    from laneway.activities.archive_transfer import checked_archives
     from laneway.history.lanes import check_name
 
     # All that can be refused is refused before anything is connected.
@@ -112,11 +124,13 @@ async def import_history(
         check_name(turn_id, what="the turn id")
     agents = Agents(load_app(AppTarget.parse(target)).agents)
     adapter = agents[agent]
-    messages = _decoded(adapter, _read(file), file=file)
+    items, archives = _taken_apart(_read(file), file=file)
+    messages = _decoded(adapter, items, file=file)
     _check(adapter, messages, repair=repair)
+    checked_archives(archives, adapter)
     async with open_client(agents, await locate(data_dir)) as client:
         record = await client.conversation(conversation).import_messages(
-            agent, messages, repair=repair, turn_id=turn_id
+            agent, messages, repair=repair, archives=archives, turn_id=turn_id
         )
     assert record.checkpoint is not None
     if as_json:
@@ -134,11 +148,33 @@ async def import_history(
         write(f"message {one.index}: {repair_line(one)}\n")
 
 
-def _read(file: str) -> Sequence[object]:
-    """The list in a file.
+def _taken_apart(value: object, *, file: str) -> tuple[Sequence[object], dict[str, bytes]]:
+    """The messages in a file, and what was archived.
 
     Raises:
-        InvalidInput: there is no file, no JSON or no list.
+        InvalidInput: it is neither a list nor what `laneway export --archives` writes.
+    """
+    what = "standard input" if file == _STANDARD else file
+    archives: dict[str, bytes] = {}
+    whole = cast("dict[str, object]", value if isinstance(value, dict) else {})
+    if set(whole) == {"archives", "messages"}:
+        try:
+            given = cast("dict[str, str]", whole["archives"])
+            archives = {reference: b64decode(one, validate=True) for reference, one in given.items()}
+        except (AttributeError, TypeError, ValueError) as error:
+            raise InvalidInput(f"the archives in {what} cannot be read: {error}; export them again") from error
+        value = whole["messages"]
+    if not isinstance(value, list):
+        kind = _kind(cast("object", value))
+        raise InvalidInput(f"{what} holds {kind}, not a list of messages; give what `laneway export` writes")
+    return cast("list[object]", value), archives
+
+
+def _read(file: str) -> object:
+    """The JSON in a file.
+
+    Raises:
+        InvalidInput: there is no file, or no JSON.
     """
     what = "standard input" if file == _STANDARD else file
     try:
@@ -149,9 +185,7 @@ def _read(file: str) -> Sequence[object]:
         value: object = json.loads(blob)
     except (ValueError, RecursionError) as error:  # of text that is not UTF-8, too
         raise InvalidInput(f"{what} is not JSON: {error}; give what `laneway export` writes") from error
-    if not isinstance(value, list):
-        raise InvalidInput(f"{what} holds {_kind(value)}, not a list of messages; give what `laneway export` writes")
-    return cast("list[object]", value)
+    return value
 
 
 def _kind(value: object) -> str:
