@@ -35,7 +35,9 @@ async def _row_of(settings: Settings, number: int) -> str:
     redis = await connect_redis(settings)
     async with serving(arm) as (adapter, server):
         store = HistoryStore(redis, prefix=uuid4().hex)
-        figures = await talk(adapter, server, store, reads=arm.reads, watch=Watcher(arm, first=0))
+        watch = Watcher(arm, first=0)
+        figures = await talk(adapter, server, store, reads=arm.reads, watch=watch)
+        assert watch.book_was_known == arm.reads
     await redis.aclose()
     row = table.row(arm, figures)
     print(f"{row} ({time.monotonic() - began:.1f} s)", file=sys.stderr, flush=True)

@@ -76,6 +76,7 @@ class Arm:
         return script.planted(start, number + 1) | (script.planted(first, first + 1) if self.first else set())
 
 
+ARCHIVE = HistoryArchiveSettings(threshold_tokens=4_000, preserve_recent_tokens=1_000, minimum_reduction_tokens=1_000)
 CUT: dict[str, Any] = {"trigger": ("tokens", 6_000), "keep": ("tokens", 2_000)}
 
 
@@ -114,18 +115,20 @@ ARMS: tuple[Arm, ...] = (
     Arm("`TextWindow(6)`", lambda models: {"history": TextWindow(6)}, recent=3, exactly=True),
     Arm(
         "exact archival and a sliding window, with a book read in one turn",
-        lambda models: {
-            "history_archive": HistoryArchiveSettings(
-                threshold_tokens=4_000, preserve_recent_tokens=1_000, minimum_reduction_tokens=1_000
-            ),
-            **_processed(_window()),
-        },
+        lambda models: {"history_archive": ARCHIVE, **_processed(_window())},
         recent=7,
         reads=True,
     ),
     Arm("sliding window", lambda models: _processed(_window()), "LangGraph", recent=7),
     Arm("summary, by another model", lambda models: _processed(_summary(models.other)), "LangGraph"),
     Arm("`TextWindow(6)`", lambda models: {"history": TextWindow(6)}, "LangGraph", recent=3, exactly=True),
+    Arm(
+        "exact archival and a sliding window, with a book read in one turn",
+        lambda models: {"history_archive": ARCHIVE, **_processed(_window())},
+        "LangGraph",
+        recent=7,
+        reads=True,
+    ),
 )
 
 
@@ -144,8 +147,10 @@ async def serving(arm: Arm) -> AsyncIterator[tuple[Adapter[Any], ProviderServer]
 async def _adapter(arm: Arm, server: ProviderServer, stack: AsyncExitStack) -> Adapter[Any]:
     if arm.framework == "LangGraph":
         models = Models(*(_chat(server, name) for name in ("gpt-5", "gpt-5-mini")))
-        graph: Any = create_agent(models.own, [look_up], system_prompt=SYSTEM)
-        return LangChainAdapter(graph, stream=False, **arm.options(models))
+        options = arm.options(models)
+        tools = [look_up, *(LangChainAdapter.archive_tools() if "history_archive" in options else ())]
+        graph: Any = create_agent(models.own, tools, system_prompt=SYSTEM)
+        return LangChainAdapter(graph, stream=False, **options)
     client = openai_client(server)
     stack.push_async_callback(client.close)
     provider = OpenAIProvider(openai_client=client)
