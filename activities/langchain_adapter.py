@@ -74,6 +74,9 @@ _COMPACTS: Final[frozenset[Capability]] = frozenset({"native_compaction"})
 _OF_A_FACTORY: Final[frozenset[Capability]] = frozenset({"profiles"})
 
 
+_HAS_MESSAGES: Final = ": the graph of a lane has a channel of messages, such as that of MessagesState"
+
+
 class LangChainAdapter(WithArguments):
     """Runs a LangGraph graph, or an agent of LangChain's, on lanes.
 
@@ -196,7 +199,7 @@ class LangChainAdapter(WithArguments):
                 )
                 raise ConfigurationError(
                     f"the graph {self.graph.name!r} has no channel {channel!r}; its channels are: {known}. Name the "
-                    f"right one with {argument}"
+                    f"right one with {argument}{_HAS_MESSAGES if argument == 'messages_key' else ''}"
                 )
         models = models_of_nodes(self.graph)
         self.model_nodes = self._check_model_nodes(models if self._model_nodes is None else self._model_nodes)

@@ -46,6 +46,9 @@ class BoundModel:
     bound: Mapping[str, object]
 
 
+_OF_AN_ENTRYPOINT: Final = "__previous__"
+"""The channel that only a workflow of the functional API has."""
+
 Found = BoundModel | BaseTool | Any
 
 
@@ -62,6 +65,11 @@ def compiled(graph: object) -> Graph:
             f"LangChainAdapter takes what create_agent returns, or a StateGraph, not {type(graph).__name__} ({graph!r})"
         )
     made = cast("Graph", graph)
+    if _OF_AN_ENTRYPOINT in made.channels:
+        raise ConfigurationError(
+            f"{', '.join(made.nodes)!r} is a workflow of LangGraph's functional API (@entrypoint), which has no "
+            "channels for a lane to keep: call it, or its tasks, in a node of a StateGraph"
+        )
     if made.checkpointer:
         raise ConfigurationError(
             f"the graph {made.name!r} is compiled with a checkpointer of its own ({type(made.checkpointer).__name__}): "

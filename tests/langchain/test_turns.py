@@ -11,6 +11,7 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import ModelCallLimitMiddleware, ToolCallLimitMiddleware
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.config import get_stream_writer
+from langgraph.func import entrypoint
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import Send
@@ -19,7 +20,7 @@ from redis.asyncio import Redis
 from typing_extensions import TypedDict
 
 from laneway import EventKind, LangChainAdapter
-from laneway.errors import InvalidInput, TurnFailed, UnknownAgent
+from laneway.errors import ConfigurationError, InvalidInput, TurnFailed, UnknownAgent
 from laneway.history.store import HistoryStore
 
 from tests.langchain.graphs import ScriptedModel, called, prompts_of, said
@@ -316,3 +317,23 @@ async def test_what_a_lane_takes_grows_with_its_messages(
         sizes.append((messages, epoch, head))
     assert all(epoch + head < 1.5 * messages for messages, epoch, head in sizes[1:])
     assert abs(sizes[-1][2] - sizes[0][2]) < 100
+
+
+def test_a_graph_without_messages_is_refused():
+    """There is nothing then that a lane's history could hold; the functional API has no channels at all."""
+
+    class Asked(TypedDict):
+        question: str
+
+    builder: Any = StateGraph(Asked)
+    builder.add_node("node", lambda state: state)
+    builder.add_edge(START, "node")
+    with pytest.raises(ConfigurationError, match=r"its channels are: question\..* has a channel of messages"):
+        LangChainAdapter(builder)
+
+    @entrypoint()
+    async def workflow(question: str) -> str:
+        return question
+
+    with pytest.raises(ConfigurationError, match="'workflow' is a workflow of LangGraph's functional API"):
+        LangChainAdapter(workflow)
