@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, cast
 
-from pydantic_ai.agent import AbstractAgent
+from pydantic_ai.agent import AbstractAgent, WrapperAgent
 from pydantic_ai.models import Model, infer_model
 from pydantic_ai.toolsets import AbstractToolset
 from pydantic_ai.usage import UsageLimits
@@ -78,7 +78,10 @@ class LaneAgent(Generic[DepsT]):
     @cached_property
     def outputs(self) -> OutputForm:
         """The stored form of the agent's outputs."""
-        context: object = getattr(self.agent, "_validation_context", None)
+        agent = self.agent
+        while isinstance(agent, WrapperAgent):  # which has the outputs of what it wraps, and not its context
+            agent = agent.wrapped
+        context: object = getattr(agent, "_validation_context", None)
         return OutputForm(output_types_of(self.agent), context=None if callable(context) else context)
 
     def encode_output(self, output: object) -> tuple[str, str | None]:

@@ -14,11 +14,14 @@ from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, computed_field, field_serializer, field_validator
 from pydantic_ai import Agent
+from pydantic_ai.agent import WrapperAgent
 from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
 
 from laneway import LangChainAdapter, PydanticAdapter
 from laneway.activities.outputs import OutputForm
+from laneway.activities.profiles import RunProfile
 from laneway.errors import StoreError
 
 from tests.langchain.graphs import ScriptedModel
@@ -121,6 +124,15 @@ def test_a_context_for_validators_is_there_when_an_output_is_read():
     form = OutputForm([Checked], context={"known": 1})
     output = Checked.model_validate({"value": 3}, context={"known": 1})
     assert form.decode(*form.encode(output)) == output
+
+
+def test_the_context_is_that_of_the_agent_beneath_a_profile_or_a_wrapper():
+    agent = Agent(TestModel(), output_type=Checked, validation_context={"a": 1})
+    adapter = PydanticAdapter(agent)
+    wrapped = PydanticAdapter(WrapperAgent(agent))
+    under = adapter.with_profile(RunProfile(model_settings={"temperature": 0.5}))
+    for one in (adapter, wrapped, under):
+        assert one.decode_output('{"value":3}') == Checked.model_construct(value=3)
 
 
 def test_an_output_that_was_written_by_alias_is_read_still():
