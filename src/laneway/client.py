@@ -286,7 +286,9 @@ class LanewayClient:
             running = description.close_time is None
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
-                raise temporal_unavailable(error, "no worker answers for the lane") from error
+                is_away = error.status is RPCStatusCode.UNAVAILABLE
+                what = "Temporal does not answer" if is_away else "no worker answers for the lane"
+                raise temporal_unavailable(error, what) from error
             running = False
         except WorkflowQueryFailedError as error:
             raise ServiceUnavailable(f"the lane does not tell what it is doing: {error}") from error
