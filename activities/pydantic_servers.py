@@ -50,12 +50,14 @@ class _Server:
         toolset: it.
         heard: when it answered last, on the monotonic clock.
         is_suspect: whether its last request failed otherwise than by an answer of its own.
+        calls: how many of its tools are being called.
         is_ours: whether the connection was made here, in place of the one that the agent had made.
     """
 
     toolset: Any
     heard: float
     is_suspect: bool = False
+    calls: int = 0
     is_ours: bool = False
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -63,19 +65,25 @@ class _Server:
         self.heard, self.is_suspect = time.monotonic(), False
 
     def is_in_doubt(self) -> bool:
-        return self.is_suspect or time.monotonic() - self.heard > _QUIET_SECONDS
+        # One that works on a call may have nothing to say for long.
+        return self.is_suspect or (not self.calls and time.monotonic() - self.heard > _QUIET_SECONDS)
 
     async def mend(self) -> None:
         async with self.lock:
             if not self.is_in_doubt() or not self.toolset.is_running:
                 return
             client = self.toolset.client
-            with suppress(Exception):
+            try:
                 async with asyncio.timeout(_PATIENCE_SECONDS):
                     await client.list_tools()
+            except TimeoutError:
+                if self.calls:
+                    return  # it is busy with them, and they would be cut off
+            except Exception:
+                _log.info("the connection to %s has ended", self.toolset.label, exc_info=True)
+            else:
                 self.answered()
                 return
-            # Closing ends what others wait for on this connection: it has just not answered, so that is nothing.
             with suppress(Exception):
                 await client.close()
             self.is_suspect, self.is_ours = True, True
@@ -256,6 +264,7 @@ class _Watched(WrapperToolset[Any]):
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
+        self.server.calls += 1
         try:
             result = await super().call_tool(name, tool_args, ctx, tool)
         except (ModelRetry, ToolFailed) as error:
@@ -266,6 +275,8 @@ class _Watched(WrapperToolset[Any]):
         except Exception as error:
             self._failed(error)
             raise
+        finally:
+            self.server.calls -= 1
         self.server.answered()
         return result
 

@@ -29,6 +29,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from laneway import PydanticAdapter, RetryPolicy
+from laneway.activities import pydantic_servers
 from laneway.activities.pydantic_servers import told_apart
 from laneway.activities.retries import TransientFailure
 from laneway.errors import TurnFailed
@@ -100,8 +101,8 @@ async def test_tools_that_a_server_gains_are_used_on_the_same_lane(bench: Bench,
     await conversation.ask("agent", 'please double {"number": 1}')
     result = await conversation.ask("agent", 'please learn {"name": "juggle"}; juggle')
     assert result.output == "learned juggle and juggle done"
-    assert offered[0] == ["double", "end", "learn", "linger"]
-    assert offered[-1] == ["double", "end", "juggle", "learn", "linger"]
+    assert offered[0] == ["block", "double", "end", "learn", "linger"]
+    assert offered[-1] == ["block", "double", "end", "juggle", "learn", "linger"]
     assert conversation.lane("agent") == lane
     assert (await (await bench.client({"agent": adapter(ledger, [])})).lanes(conversation_id)) == [lane]
     assert (await conversation.status("agent")).version == 2
@@ -219,6 +220,22 @@ async def test_a_server_process_that_ended_is_started_again(bench: Bench, conver
     assert (await conversation.ask("agent", "please end {}")).output == "Connection closed"
     assert (await conversation.ask("agent", 'please double {"number": 2}')).output == "4"
     assert lines(ledger).count("connected") == 2
+
+
+async def test_a_server_that_is_busy_with_a_call_is_not_taken_for_one_that_ended(
+    bench: Bench, conversation_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """However long it says nothing to others: cutting the connection would cut off the call."""
+    monkeypatch.setattr(pydantic_servers, "_QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(pydantic_servers, "_PATIENCE_SECONDS", 0.2)
+    ledger = tmp_path / "ledger"
+    client = await bench.serve({"agent": adapter(ledger, [])})
+    busy = await client.conversation(conversation_id).submit("agent", "please block {}")
+    while "block" not in lines(ledger):
+        await asyncio.sleep(0.05)
+    other = await client.conversation(f"{conversation_id} other").ask("agent", 'please double {"number": 2}')
+    assert (other.output, (await busy.result()).output) == ("4", "blocked")
+    assert lines(ledger).count("connected") == lines(ledger).count("block") == 1
 
 
 def test_what_is_no_server_is_told_apart_from_one_that_is_away():

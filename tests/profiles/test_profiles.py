@@ -186,7 +186,9 @@ async def test_a_profile_brings_its_own_servers(bench: Bench, conversation_id: s
         for _ in range(2):
             await conversation.ask("agent", "one", profile=AgentProfile(mcp=["tools"]))
         await conversation.ask("agent", "two")
-    assert [one["tools"] for one in first.sent] == [["double", "end", "learn", "linger", "look"]] * 2 + [["look"]]
+    assert [one["tools"] for one in first.sent] == [["block", "double", "end", "learn", "linger", "look"]] * 2 + [
+        ["look"]
+    ]
     assert lines(ledger) == ["connected"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from pathlib import Path
 
 from mcp.server import MCPServer
@@ -39,6 +40,13 @@ def main(ledger: Path, port: int | None) -> None:
         append(ledger, "linger")
         await asyncio.sleep(3)
         return "lingered"
+
+    @server.tool()
+    async def block() -> str:
+        """Take a while, and answer nothing else meanwhile."""
+        append(ledger, "block")
+        time.sleep(3)
+        return "blocked"
 
     @server.tool()
     def end() -> str:
