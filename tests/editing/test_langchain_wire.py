@@ -2,94 +2,40 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from pydantic_ai.messages import ModelResponse
 
 from laneway.activities.langchain_request import request_form
 from laneway.errors import HistoryProcessingValidationError
 
-from tests.editing.langchain_steps import ask, converse, models, openai_model, stock
-from tests.history.histories import MadeHistory, edits, histories
+from tests.editing.langchain_steps import ask, converse, openai_model, stock
+from tests.editing.wire import (
+    STEADY,
+    Wire,
+    has_later_system,
+    knows_all_records,
+    open_wire,
+    signed_in_graphs_by,
+    thoughtful,
+)
+from tests.history.histories import edits, histories
 from tests.history.oracle import is_allowed
 from tests.history.twins import has_feedback, places, returned, twins
-from tests.support.provider import ProviderRequest, ProviderServer, RequestRecord, answer, call, thinking
-from tests.support.provider.signatures import digest
+from tests.support.provider import ProviderServer
 
-STEADY = settings(
-    derandomize=True,
-    deadline=None,
-    max_examples=25,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
-
-
-@dataclass
-class Wire:
-    """A provider and LangChain's models of it, on a loop of their own: hypothesis calls tests from sync code."""
-
-    runner: asyncio.Runner
-    server: ProviderServer
-    models: dict[str, BaseChatModel]
-
-    def sent_since(self, first: int) -> list[RequestRecord]:
-        return self.server.requests[first:]
-
-
-def thoughtful(request: ProviderRequest) -> Any:
-    """Thinks, and calls the tool, where the prompt says so."""
-    parts: list[Any] = [thinking("hm")] if "think" in request.prompt else []
-    if "call" in request.prompt and request.step == 0:
-        return answer(*parts, call("stock", {"q": "a"}), call("stock", {"q": "b"}))
-    return answer(*parts, f"re: {request.prompt}")
+FEW = settings(STEADY, max_examples=25)
 
 
 @pytest.fixture(scope="module")
 def wire() -> Iterator[Wire]:
-    stack = AsyncExitStack()
-    with asyncio.Runner() as runner:
-        server = runner.run(stack.enter_async_context(ProviderServer(thoughtful)))
-        yield Wire(runner, server, models(server))
-        runner.run(stack.aclose())
-
-
-def signed_by(server: ProviderServer, messages: list[BaseMessage]) -> list[BaseMessage]:
-    """The messages with signatures that the provider has made."""
-    signed: list[BaseMessage] = []
-    for message in messages:
-        if isinstance(message, AIMessage) and isinstance(message.content, list):
-            content: list[Any] = []
-            for block in message.content:
-                if isinstance(block, dict) and block.get("signature"):
-                    made = {"id": "t", "model": "m", "text": digest(block["thinking"])}
-                    content.append({**block, "signature": server.apis.signer.issue(made)})
-                else:
-                    content.append(block)
-            signed.append(message.model_copy(update={"content": content}))
-        else:
-            signed.append(message)
-    return signed
-
-
-def knows_all_records(made: MadeHistory) -> bool:
-    """Whether every API takes the records in a history: a compaction or a search is of one provider only."""
-    records = {"compaction", "builtin-tool-call"}
-    return not any(
-        part.part_kind in records for piece in made.pieces if isinstance(piece, ModelResponse) for part in piece.parts
-    )
-
-
-def has_later_system(made: MadeHistory) -> bool:
-    return any(piece.parts[0].part_kind == "system-prompt" for piece in made.pieces[1:])
+    with open_wire(thoughtful) as opened:
+        yield opened
 
 
 wire_histories = histories().filter(lambda made: not has_feedback(made.pieces) and knows_all_records(made))
@@ -97,17 +43,17 @@ wire_histories = histories().filter(lambda made: not has_feedback(made.pieces) a
 
 @pytest.mark.parametrize("api", ["chat", "responses", "messages"])
 def test_an_accepted_edit_of_any_history_is_taken_and_a_rejected_one_is_not_sent(wire: Wire, api: str) -> None:
-    @STEADY
+    @FEW
     @given(st.data())
     def check(data: st.DataObject) -> None:
         made = data.draw(wire_histories)
         # LangChain itself sends Anthropic's models no system text after the first message.
         assume(api != "messages" or not has_later_system(made))
         tokens = data.draw(edits(made))
-        messages = signed_by(wire.server, twins(made.pieces))
+        messages = signed_in_graphs_by(wire.server, twins(made.pieces))
         first = len(wire.server.requests)
         sending = ask(
-            wire.models[api],
+            wire.langchain[api],
             messages,
             lambda ctx: returned(ctx.messages, made.pieces, tokens),
             current=places(made.pieces)[-len(made.groups[-1].messages) - 1],
@@ -172,22 +118,22 @@ def calling(*ids: str, invalid: bool = False) -> AIMessage:
 def test_unsigned_thinking_is_refused_and_a_lane_leaves_it_out(wire: Wire, model_name: str, block: Any) -> None:
     messages = [HumanMessage("one"), AIMessage([block, {"type": "text", "text": "two"}]), HumanMessage("three")]
     alone = [HumanMessage("one"), AIMessage([block]), HumanMessage("three")]
-    assert wire.runner.run(_taken(wire.models[model_name], wire.server, messages)) == (False, True)
-    assert wire.runner.run(_taken(wire.models[model_name], wire.server, alone)) == (False, True)
+    assert wire.runner.run(_taken(wire.langchain[model_name], wire.server, messages)) == (False, True)
+    assert wire.runner.run(_taken(wire.langchain[model_name], wire.server, alone)) == (False, True)
 
 
 @pytest.mark.parametrize("api", ["responses", "messages"])
 def test_a_reused_call_id_breaks_a_history_and_a_lane_tells_the_calls_apart(wire: Wire, api: str) -> None:
     """Across exchanges: Anthropic refuses it, and to OpenAI's Responses LangChain does not send the second call."""
-    assert wire.runner.run(_taken(wire.models[api], wire.server, asked_twice("x", "x"))) == (False, True)
-    assert wire.runner.run(_taken(wire.models[api], wire.server, asked_twice("x", "y"))) == (True, True)
+    assert wire.runner.run(_taken(wire.langchain[api], wire.server, asked_twice("x", "x"))) == (False, True)
+    assert wire.runner.run(_taken(wire.langchain[api], wire.server, asked_twice("x", "y"))) == (True, True)
 
 
 @pytest.mark.parametrize("api", APIS)
 def test_two_calls_of_one_id_in_one_answer_are_both_sent_with_their_results(wire: Wire, api: str) -> None:
     results = [ToolMessage(f"{n} left", tool_call_id="x", name="stock") for n in (4, 5)]
     messages = [HumanMessage("both"), calling("x", "x"), *results]
-    assert wire.runner.run(_taken(wire.models[api], wire.server, messages))[1]
+    assert wire.runner.run(_taken(wire.langchain[api], wire.server, messages))[1]
     sent = str(wire.server.requests[-1].body)
     assert "4 left" in sent
     assert "5 left" in sent
@@ -198,7 +144,7 @@ def test_two_calls_of_one_id_in_one_answer_are_both_sent_with_their_results(wire
 def test_a_call_that_could_not_be_read_breaks_a_history_and_a_lane_answers_it(wire: Wire, api: str) -> None:
     """A graph with a tool node ends its turn there; LangChain then sends the call without an answer for ever."""
     messages = [HumanMessage("one"), calling("x", invalid=True), HumanMessage("well?")]
-    assert wire.runner.run(_taken(wire.models[api], wire.server, messages)) == (False, True)
+    assert wire.runner.run(_taken(wire.langchain[api], wire.server, messages)) == (False, True)
 
 
 # Response ids ---------------------------------------------------------------------------------------------------------
@@ -285,15 +231,15 @@ def edited(ctx: Any, plan: list[tuple[str, int]]) -> list[BaseMessage]:
 @pytest.mark.parametrize("api", ["chat", "responses", "messages", "bound"])
 def test_an_edit_of_a_real_conversation_with_reasoning_is_taken_or_not_sent(wire: Wire, api: str) -> None:
     """Reasoning items keep their followers, signatures their text; bound blocks are released where they must be."""
-    history = [*wire.runner.run(converse(wire.models[api], PROMPTS)), HumanMessage("now think")]
+    history = [*wire.runner.run(converse(wire.langchain[api], PROMPTS)), HumanMessage("now think")]
     verdicts: list[str] = []
 
-    @STEADY
+    @FEW
     @given(plans())
     def check(plan: list[tuple[str, int]]) -> None:
         first = len(wire.server.requests)
         try:
-            asked = wire.runner.run(ask(wire.models[api], history, lambda ctx: edited(ctx, plan)))
+            asked = wire.runner.run(ask(wire.langchain[api], history, lambda ctx: edited(ctx, plan)))
         except HistoryProcessingValidationError:
             verdicts.append("rejected")
             assert wire.sent_since(first) == []
