@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from laneway.history.store import HistoryStore
 
     from tests.support.preloaded import Preloaded
+    from tests.support.workers import WorkerNursery
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     # Started in a shell's background, this process ignores Ctrl-C, and so would every process that a test starts.
@@ -123,6 +124,22 @@ def preloaded() -> Iterator[Preloaded]:
     running = Preloaded()
     yield running
     running.close()
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[WorkerNursery]:
+    """Makes workers that are processes of their own, to be killed."""
+    from tests.support.workers import WorkerNursery
+
+    running = WorkerNursery()
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def quick(settings: Settings) -> Settings:
+    """The settings of a test that kills workers: the silence of one counts as its death after a second."""
+    return settings.model_copy(update={"heartbeat_timeout": timedelta(seconds=1)})
 
 
 @pytest.fixture

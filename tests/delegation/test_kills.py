@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -38,19 +36,6 @@ KILLS = [
         for place, helped in [("helper", 2), ("before commit", 1), ("after commit", 1)]
     ),
 ]
-
-
-@pytest.fixture
-def quick(settings: Settings) -> Settings:
-    """A worker's silence counts as its death after a second."""
-    return settings.model_copy(update={"heartbeat_timeout": timedelta(seconds=1)})
-
-
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[WorkerNursery]:
-    running = WorkerNursery()
-    yield running
-    running.close()
 
 
 @pytest.mark.parametrize(("lead", "place", "helped"), KILLS, ids=str)
@@ -109,8 +94,7 @@ async def test_a_tool_that_must_not_run_twice_does_not_and_the_record_says_so(
     conversation = client.conversation(conversation_id)
     async with WorkerProcess(nursery, folder, quick, stop="pay") as worker:
         turn = await conversation.submit("payer", "go")
-        assert await worker.stopped() == "pay"
-        worker.kill()
+        assert await worker.killed() == "pay"
     await bench.worker(agents(ledger, Stops()))
     output = (await turn.result()).output
     assert output.startswith("failed: The outcome of this call of 'pay' is unknown")

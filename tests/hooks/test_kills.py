@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -48,19 +46,6 @@ PLACES: list[tuple[str, set[str]]] = [
 ]
 
 
-@pytest.fixture
-def quick(settings: Settings) -> Settings:
-    """A worker's silence counts as its death after a second."""
-    return settings.model_copy(update={"heartbeat_timeout": timedelta(seconds=1)})
-
-
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[WorkerNursery]:
-    running = WorkerNursery()
-    yield running
-    running.close()
-
-
 async def killed(
     nursery: WorkerNursery, bench: Bench, folder: Path, place: str, agent: str, conversation_id: str
 ) -> tuple[LanewayClient, Turn]:
@@ -68,8 +53,7 @@ async def killed(
     client = await bench.client(agents(folder / "ledger", Stops()))
     async with WorkerProcess(nursery, folder, bench.settings, stop=place) as worker:
         turn = await client.conversation(conversation_id).submit(agent, "go")
-        assert await worker.stopped() == place
-        worker.kill()
+        assert await worker.killed() == place
     await bench.worker(agents(folder / "ledger", Stops()))
     return client, turn
 

@@ -3,30 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
-
-import pytest
 
 from laneway import LanewayClient, Settings, Turn
 
 from tests.support.ledgered import application
 from tests.support.stops import Stops, lines
 from tests.support.workers import WorkerNursery, WorkerProcess
-
-
-@pytest.fixture
-def quick(settings: Settings) -> Settings:
-    """A worker's silence counts as its death after a second."""
-    return settings.model_copy(update={"heartbeat_timeout": timedelta(seconds=1)})
-
-
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[WorkerNursery]:
-    running = WorkerNursery()
-    yield running
-    running.close()
 
 
 async def test_a_scope_goes_on_in_another_process_by_its_conversation_s_id(
@@ -70,8 +53,7 @@ async def test_no_deploy_replaces_what_a_running_turn_captured(
             WorkerProcess(nursery, tmp_path / "first", quick, stop="second@1") as first,
         ):
             turn = await client.current.submit("plain", "go")
-            assert await first.stopped() == "second"
-            first.kill()
+            assert await first.killed() == "second"
         async with WorkerProcess(nursery, tmp_path / "deployed", quick, stop="@2"):
             await refused(client, turn)
             async with (

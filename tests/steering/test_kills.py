@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -19,19 +17,6 @@ from tests.support.workers import WorkerNursery, WorkerProcess
 
 # Where the worker dies that takes the message in, in step 2, and how often the model is asked with it in all.
 KILLS = [("before s2", 2), ("after s2", 1), ("before commit", 1), ("after commit", 1)]
-
-
-@pytest.fixture
-def quick(settings: Settings) -> Settings:
-    """A worker's silence counts as its death after a second."""
-    return settings.model_copy(update={"heartbeat_timeout": timedelta(seconds=1)})
-
-
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[WorkerNursery]:
-    running = WorkerNursery()
-    yield running
-    running.close()
 
 
 @pytest.mark.parametrize(("place", "asked"), KILLS, ids=str)
@@ -54,8 +39,7 @@ async def test_a_message_survives_the_death_of_the_worker_that_takes_it_in(
         steering = await conversation.submit("plain", "and this", when_busy="steer")
         worker.kill()
     async with WorkerProcess(nursery, folders[1], quick, stop=place) as worker:
-        assert await worker.stopped() == place
-        worker.kill()
+        assert await worker.killed() == place
     await bench.worker(agents(folders[1] / "ledger", Stops()))
     assert (await turn.result()).output == "turn 2: one and two"
     assert (await steering.result()).steered_into == turn.turn_id

@@ -87,6 +87,12 @@ class WorkerProcess:
         """Wait until it has come to its place."""
         return await self._line_in("stopped")
 
+    async def killed(self) -> str:
+        """Wait until it has come to its place, and kill it there."""
+        place = await self.stopped()
+        self.kill()
+        return place
+
     def kill(self) -> None:
         """SIGKILL, and wait until it is gone."""
         if self._pid is not None:
