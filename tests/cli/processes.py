@@ -157,9 +157,9 @@ class Terminal:
         self._unread = ""
         self.shown = ""
 
-    def expect(self, pattern: str) -> str:
+    def expect(self, pattern: str, *, patience_s: float = PATIENCE_S) -> str:
         """Wait until the terminal shows something that it did not show before the last `expect`."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + patience_s
         while (found := re.search(pattern, self._unread)) is None:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self._descriptor], [], [], left)[0]:
@@ -180,12 +180,25 @@ class Terminal:
     def press_ctrl_c(self) -> None:
         self.type("\x03")
 
-    def leave_by_ctrl_c(self) -> int:
-        """Press Ctrl-C at the prompt until the command ends, and return its exit code.
+    def interrupt_prompt(self, pattern: str) -> None:
+        """Press Ctrl-C at a prompt until the terminal shows what comes of it.
 
         Python's `input()` may see the signal only at the next key, where it comes after the prompt is shown and before
         the wait for a key begins.
         """
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            self.press_ctrl_c()
+            try:
+                self.expect(pattern, patience_s=10)
+            except AssertionError:
+                if self._unread.strip("^C") or time.monotonic() > deadline:
+                    raise
+            else:
+                return
+
+    def leave_by_ctrl_c(self) -> int:
+        """Press Ctrl-C at the prompt until the command ends, and return its exit code; see `interrupt_prompt`."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             with suppress(OSError):  # what Linux says at the end of a terminal
