@@ -39,6 +39,7 @@ class _Lane:
     ended: int = 0
     parent: str = ""
     is_dropped: bool = False
+    is_superseded: bool = False
 
     @property
     def id(self) -> str:
@@ -196,6 +197,7 @@ def _child(run: _Run, above: _Lane, plan: Plan, delegate: str, call: str, prompt
             before = next(one for one in run.lanes if one.conversation == above.kept[kept][1])
             lane.story = Story(list(before.story.messages), before.story.after, before.story.kept)
             lane.entries, lane.versions, lane.last = list(before.entries), before.versions, before.last
+            before.is_superseded = not is_dropped
     own, turn = Plan.from_prompt(prompt), f"turn-{call}"
     lane.accepted.append([turn, prompt_digest(prompt, known.agent), "enqueue"])
     played = lane.story.play(prompt, known.agent, Outside())
@@ -382,7 +384,7 @@ def _pairs(values: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _keys(lane: _Lane) -> dict[str, Any]:
-    base, ttl = f"chaos:{{{lane.id}}}:", 1000 if lane.is_dropped else -1
+    base, ttl = f"chaos:{{{lane.id}}}:", 1000 if lane.is_dropped or lane.is_superseded else -1
     found: dict[str, Any] = {
         base + "turns": {"type": "hash", "ttl": ttl, "value": _pairs(lane.records)},
         base + "events": {
@@ -394,9 +396,9 @@ def _keys(lane: _Lane) -> dict[str, Any]:
     if lane.entries and not lane.is_dropped:
         head = {"v": str(lane.versions), "e": "0", "n": str(len(lane.entries)), "d": lane.entries[-1][:16].hex()}
         head |= {"t": lane.last, "x": json.dumps({"kept": lane.kept} if lane.kept else {})}
-        found[base + "head"] = {"type": "hash", "ttl": -1, "value": _pairs(head)}
+        found[base + "head"] = {"type": "hash", "ttl": ttl, "value": _pairs(head)}
         entries = [_text(entry) for entry in lane.entries]
-        found[base + "epoch:0"] = {"type": "list", "ttl": -1, "value": entries}
+        found[base + "epoch:0"] = {"type": "list", "ttl": ttl, "value": entries}
     return found
 
 

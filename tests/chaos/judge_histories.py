@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import zip_longest
@@ -98,6 +98,7 @@ def _by_turn(lane: LaneLeft) -> Mapping[str, list[Message]]:
 def judge_histories(evidence: Evidence, tree: Tree, played: Serial) -> Iterator[Violation]:
     yield from played.violations
     answers = [line for line in evidence.callers if line["k"] == "answer" and "output" in line]
+    stands = tree.stands(evidence)
     for lane in evidence.lanes.values():
         for epoch, entries in lane.epochs.items():
             where = f"{lane.name} epoch {epoch}"
@@ -107,7 +108,9 @@ def judge_histories(evidence: Evidence, tree: Tree, played: Serial) -> Iterator[
             yield from _head(lane, _runs_before(lane, tree))
             yield from _checkpoints(lane)
             yield from _serial(lane, played)
-        yield from _leftovers(lane, is_dropped=_is_dropped(lane, tree))
+        yield from _leftovers(
+            lane, is_dropped=_is_dropped(lane, tree), is_superseded=lane.is_child and _is_superseded(lane, tree, stands)
+        )
         yield from _events(lane)
     for line in answers:
         if line["output"] != played.outputs.get(line["turn"], line["output"]):
@@ -118,6 +121,12 @@ def _is_dropped(lane: LaneLeft, tree: Tree) -> bool:
     """Whether a lane is that of a child whose parent's turn came to nothing."""
     children = [tree.children[turn] for turn in lane.records if turn in tree.children]
     return lane.is_child and any(not tree.is_kept(child) for child in children)
+
+
+def _is_superseded(lane: LaneLeft, tree: Tree, stands: Set[str]) -> bool:
+    """Whether a lane is that of a kept conversation's run which nothing goes on from."""
+    children = [tree.children[turn] for turn in lane.records if turn in tree.children]
+    return any(child.named.kept is not None for child in children) and stands.isdisjoint(lane.records)
 
 
 def _runs_before(lane: LaneLeft, tree: Tree) -> list[str]:
@@ -288,7 +297,7 @@ def _told(part: dict[str, Any]) -> str:
     return str(content)
 
 
-def _leftovers(lane: LaneLeft, *, is_dropped: bool) -> Iterator[Violation]:
+def _leftovers(lane: LaneLeft, *, is_dropped: bool, is_superseded: bool) -> Iterator[Violation]:
     for stage in lane.stages:
         yield Violation("staged entries left behind", lane.name, stage)
     for turn in lane.unfinished:
@@ -306,7 +315,7 @@ def _leftovers(lane: LaneLeft, *, is_dropped: bool) -> Iterator[Violation]:
         if key.startswith("epoch:") and key != current:
             if ttl < 0:
                 yield Violation("data without a time to live", lane.name, key)
-        elif key in ("head", "turns", current) and ttl >= 0:
+        elif key in ("head", "turns", current) and ttl >= 0 and not is_superseded:
             yield Violation("committed data with a time to live", lane.name, f"{key}: {ttl} ms")
 
 

@@ -162,6 +162,12 @@ def _(evidence: Evidence, lane: LaneLeft) -> None:
     _child(evidence, "u3.0.0").ttl["turns"] = -1
 
 
+@plants("committed data with a time to live")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    """The kept conversation stands there."""
+    _child(evidence, "u2.0.1").ttl["head"] = 1000
+
+
 @plants("kept conversation's runs")
 def _(evidence: Evidence, lane: LaneLeft) -> None:
     _name(evidence.lanes[TEAM], "u2", 1, runs=1)

@@ -123,6 +123,18 @@ class Tree:
         ]
         return sorted(found, key=_place)
 
+    def stands(self, evidence: Evidence) -> set[str]:
+        """The turns at which kept conversations stand, by the heads of the lanes that go on from them."""
+        found: set[str] = set()
+        heads = [lane for lane in evidence.lanes.values() if not lane.is_child]
+        while heads:
+            lane = heads.pop()
+            kept = json.loads(lane.head["x"]).get("kept", {}) if lane.head else {}
+            turns = {data[4] for data in kept.values()} - found
+            found |= turns
+            heads.extend(self.children[turn].lane for turn in turns if turn in self.children)
+        return found
+
     def is_kept(self, child: Child) -> bool:
         """Whether what a child committed stays: all turns above it committed."""
         above: Child | None = child
