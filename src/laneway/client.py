@@ -63,7 +63,8 @@ class LaneStatus:
         version: how many turns it has committed.
         epoch: its cache epoch.
         running: whether its workflow is open; an idle lane's is not, and the next submit starts it again.
-        turn: the turn that runs; None where none does.
+        turn: the turn that runs; None where none does. For a moment after its end it is still told: those who wait for
+            a turn hear of its end before the lane's workflow does.
         step: the step that it is at, from 0.
         queue: the turns that wait, in order.
         leaving: turns that waited, and are ending without having run.

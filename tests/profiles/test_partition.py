@@ -107,7 +107,9 @@ async def test_another_contract_has_another_history_and_back_finds_the_old_one_a
                 away = await conversation.status("agent")
                 assert away.lane != before.lane
                 assert len(await conversation.messages("agent")) == 2
-            assert await conversation.status("agent") == before
+            # Whether the lane has heard of its turn's end is its own time.
+            after = await conversation.status("agent")
+            assert (after.lane, after.head, after.version) == (before.lane, before.head, before.version)
             await conversation.ask("agent", "third prompt")
             await conversation.ask("agent", "fourth prompt", profile=profile)
             assert {lane.contract for lane in await client.lanes(conversation_id)} == {
