@@ -25,7 +25,7 @@ from laneway.history.budget import (
 from laneway.history.heads import Fence
 from laneway.history.lanes import LaneKey
 from laneway.history.layout import Answer
-from laneway.history.scripts import FENCE, STRICT
+from laneway.history.scripts import FENCE, PRESENT, STRICT
 
 if TYPE_CHECKING:
     from laneway.history.link import StoreLink
@@ -39,8 +39,8 @@ __all__ = ["Accounts", "LaneSpending"]
 CHARGE = (
     STRICT
     + FENCE
+    + PRESENT
     + """
-if redis.call('HEXISTS', turn, 'p') == 0 then return {'stale', 'gone'} end
 local mine, all = base .. 'spent:' .. id, base .. 'spent'
 local kind, count, tokens, fresh = ARGV[16], 0, 0, {}
 for at = 17, #ARGV, 2 do

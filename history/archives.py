@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from laneway.history.heads import Fence
 from laneway.history.lanes import LaneKey
-from laneway.history.scripts import FENCE, STRICT
+from laneway.history.scripts import FENCE, PRESENT, STRICT
 
 if TYPE_CHECKING:
     from laneway.history.link import StoreLink
@@ -24,8 +24,8 @@ __all__ = ["ArchivedItem", "Archives"]
 PUT = (
     STRICT
     + FENCE
+    + PRESENT
     + """
-if redis.call('HEXISTS', turn, 'p') == 0 then return {'stale', 'gone'} end
 local staged = base .. 'archive:' .. id
 redis.call('HSETNX', staged, ARGV[8], ARGV[9])
 redis.call('EXPIRE', staged, ttl)

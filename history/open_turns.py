@@ -15,7 +15,7 @@ from laneway.history.lanes import LaneKey
 from laneway.history.link import StoreLink
 from laneway.history.records import EventKind, LaneEvent
 from laneway.history.requests import Answer, StoredRequest
-from laneway.history.scripts import FENCE, STRICT
+from laneway.history.scripts import FENCE, PRESENT, STRICT
 
 __all__ = ["OpenTurns"]
 
@@ -98,8 +98,8 @@ return {'ok'}
 KEEP = (
     STRICT
     + FENCE
+    + PRESENT
     + """
-if redis.call('HEXISTS', turn, 'p') == 0 then return {'stale', 'gone'} end
 for at = 8, #ARGV, 2 do redis.call('HSETNX', turn, 'k:' .. ARGV[at], ARGV[at + 1]) end
 return {'ok'}
 """
@@ -124,8 +124,8 @@ return {'ok'}
 NOTE = (
     STRICT
     + FENCE
+    + PRESENT
     + """
-if redis.call('HEXISTS', turn, 'p') == 0 then return {'stale', 'gone'} end
 local fields = tonumber(ARGV[8])
 local held = {}
 for at = 1, fields do

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["FENCE", "FREEING", "STRICT"]
+__all__ = ["FENCE", "FREEING", "PRESENT", "STRICT"]
 
 STRICT: Final = "#!lua\n"
 """With this line a script is refused as a whole where memory is full; without it, one whose first write frees memory
@@ -46,3 +46,7 @@ KEYS are head, turn, turns, events; ARGV begins with base name, turn id, step, a
 caller does not know it yet), the stream's greatest length and of how many turns it keeps what happened ("1000/4"), and
 the stage's time to live in seconds.
 """
+
+PRESENT: Final = """
+if redis.call('HEXISTS', turn, 'p') == 0 then return {'stale', 'gone'} end"""
+"""After the fence: refuses a turn whose prompt is gone, so that nothing is kept that would never be dropped."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self
 from laneway.errors import InvalidArgument
 from laneway.history.heads import Fence
 from laneway.history.lanes import LaneKey
-from laneway.history.scripts import FENCE, STRICT
+from laneway.history.scripts import FENCE, PRESENT, STRICT
 from laneway.history.stored_json import compact_json
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ Speaker = Literal["user", "assistant"]
 OPEN = (
     STRICT
     + FENCE
+    + PRESENT
     + """
-if redis.call('HEXISTS', turn, 'p') == 0 then return {'stale', 'gone'} end
 if redis.call('HSETNX', turn, 'th', '1') == 1 then redis.call('RPUSH', base .. 'thread', ARGV[8]) end
 return {'ok'}
 """
