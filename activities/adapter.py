@@ -111,6 +111,7 @@ class StepResult(Generic[M]):
             `done` has none.
         took: the messages of `StepWork.steered` that are in the history from now on, by their turn ids.
         said: what is said on the lane's stream together with what the step writes: what has no need to be said sooner.
+        asked: whether a model was asked for this. Where it was not, the activity may take the next step as well.
     """
 
     appended: Sequence[M]
@@ -130,6 +131,7 @@ class StepResult(Generic[M]):
     requests: Sequence[PendingRequest] = ()
     took: Sequence[str] = ()
     said: Sequence[tuple[EventKind, Mapping[str, object]]] = ()
+    asked: bool = True
 
 
 async def _kept_nowhere(parts: Mapping[str, bytes]) -> None:

@@ -42,6 +42,8 @@ class Attempt:
         window: the adapter's text window, where it has one in place of native history.
         opening: see `StepWork`.
         steered: what may be taken in: turn id, prompt's digest and prompt.
+        asked: whether the step has asked a model. False only of one that is staged.
+        staged_first: whether this attempt staged it, and none before it.
     """
 
     fence: Fence
@@ -63,6 +65,8 @@ class Attempt:
     steered: Sequence[tuple[str, str, bytes]] = ()
     journal: ToolJournal | None = None
     telemetry: StepTelemetry | None = None
+    asked: bool = True
+    staged_first: bool = False
 
     @property
     def base(self) -> CheckpointRef:

@@ -196,8 +196,10 @@ class Superstep:
                 "raise it with LangChainAdapter(config={'recursion_limit': ...})"
             )
         self._settle(snapshot, step=self._work.step + 1)
+        asked = bool(asking) or listener.used.requests > position.used.requests
         position = replace(position, next=list(snapshot.next), asked_models=position.asked_models + len(asking))
-        return await self._result(snapshot, replace(position, edited=False), listener.used)
+        result = await self._result(snapshot, replace(position, edited=False), listener.used)
+        return replace(result, asked=asked)
 
     def _steer(self, position: Position, steered: Sequence[tuple[str, GraphInput]]) -> Position:
         """Let messages that came while the turn ran follow the history, in order, up to the first that cannot."""

@@ -51,8 +51,13 @@ class Loading:
         self._cache = cache
         self._mismatch_grace = mismatch_grace
 
-    async def load(self, request: StepInput, fence: Fence) -> Attempt:
+    async def load(self, request: StepInput, fence: Fence, *, is_new: bool = False) -> Attempt:
         """Begin an attempt: what the turn and its lane have in Redis, and the agent that goes on with it.
+
+        Args:
+            request: the step.
+            fence: who takes it.
+            is_new: whether nobody has begun the step before, whatever the number of the attempt is.
 
         Raises:
             TurnEnded, StaleTurn: the turn has ended, or a later attempt has begun.
@@ -65,7 +70,7 @@ class Loading:
             fence,
             held=held.checkpoint,
             started=LaneEvent(EventKind.TURN_STARTED, fence.turn_id),
-            retried=LaneEvent(EventKind.STEP_RETRIED, fence.turn_id, step, fence.attempt),
+            retried=None if is_new else LaneEvent(EventKind.STEP_RETRIED, fence.turn_id, step, fence.attempt),
             now=time.time(),
         )
         head = turn.head

@@ -142,7 +142,8 @@ class RunStep(Generic[DepsT]):
             for one in (watch, gate):
                 if one is not None:
                     one.growth = growth
-            return await self._go_on(run, node, growth, streaming=streaming)
+            asks = not isinstance(node, CallToolsNode)
+            return replace(await self._go_on(run, node, growth, streaming=streaming), asked=asks)
 
     async def _go_on(
         self, run: AgentRun[DepsT, Any], node: Any, growth: Growth, *, streaming: bool

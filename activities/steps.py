@@ -1,9 +1,9 @@
-"""The activities of a turn: a step, and the abort.
+"""The activities of a turn: its steps, and the abort.
 
 A step loads what the turn has staged, lets the agent's adapter go one step further, and stages what came of it; the
-step that comes to the output commits. All that a step decides is in Redis before it reports, so an attempt that is
-repeated finds what was done and does not do it again. How a turn failed is written there too: the workflow learns
-only that it did.
+step that comes to the output commits. One activity takes the steps up to the next model request (`leg`). All that a
+step decides is in Redis before it reports, so an attempt that is repeated finds what was done and does not do it again.
+How a turn failed is written there too: the workflow learns only that it did.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from laneway.activities.endings import Endings
 from laneway.activities.exits import UserCodeStopped, exits_kept, stopped_itself
 from laneway.activities.heartbeats import heartbeats
 from laneway.activities.journal import ToolJournal
+from laneway.activities.leg import Leg
 from laneway.activities.loading import Loading
 from laneway.activities.publisher import StepPublisher
 from laneway.activities.retries import RetryStep, cause_of, decide
 from laneway.activities.telemetry import StepTelemetry
-from laneway.activities.turn_fields import failed_attempts, last_tally, staged_value, uncertain_calls
+from laneway.activities.turn_fields import failed_attempts, last_tally, staged_value, steps_staged, uncertain_calls
 from laneway.activities.waiting import Waiting
 from laneway.activities.wire import ABORT_TURN, RUN_STEP, AbortInput, StepInput, StepOutcome
 from laneway.errors import HistoryError, InvalidInput, LanewayError, ServiceUnavailable, StaleTurn, StoreError
@@ -88,37 +89,43 @@ class Steps:
 
     @activity.defn(name=RUN_STEP)
     async def step(self, request: StepInput) -> StepOutcome:
-        """Take one step of a turn.
+        """Take the next steps of a turn, up to one that asks a model.
 
         Raises:
-            ApplicationError: the step is to be tried again; `next_retry_delay` says when.
+            ApplicationError: the step that it is at is to be tried again; `next_retry_delay` says when.
         """
-        lane = LaneKey(request.c, request.a, request.k)
-        fence = Fence(lane, request.t, request.n, activity.info().attempt)
+        leg = Leg(request)
         async with heartbeats(self._heartbeat_interval):
-            try:
-                self._store.check_deployment(lane, activity.info().workflow_id)
-                with exits_kept():
-                    return await self._take(request, fence)
-            except TurnEnded as ended:
-                await self._drop_children(ended.record)
-                await self._endings.catch_up(lane, ended.record)
-                return StepOutcome(ended.record.outcome, request.v or 0, u=_committed_with(ended.record))
-            except StaleTurn as error:
-                # Another attempt goes on with the step, or did: this one's answer is not looked at.
-                raise ApplicationError(str(error), type=error.code) from error
-            except ServiceUnavailable as error:
-                raise ApplicationError(str(error), type=error.code) from error
-            except LanewayError as error:
-                return await self._fail(request, fence, error, ())
-            except ApplicationError:
-                raise
-            except Exception as error:
-                # Nothing that a step is known to meet: a stored form that this version cannot read, say. Another
-                # worker may do better; without end it must not go on.
-                if fence.attempt < _MAX_UNEXPECTED:
-                    raise ApplicationError(str(error), type=type(error).__name__) from error
-                return await self._fail(request, fence, error, ())
+            while (outcome := await self._step(leg)) is None:
+                pass
+        return outcome
+
+    async def _step(self, leg: Leg) -> StepOutcome | None:
+        """Take the step that the activity is at. None where it is at another one now."""
+        request, fence = leg.request, leg.fence
+        try:
+            self._store.check_deployment(fence.lane, activity.info().workflow_id)
+            with exits_kept():
+                return await self._take(leg, fence)
+        except TurnEnded as ended:
+            await self._drop_children(ended.record)
+            await self._endings.catch_up(fence.lane, ended.record)
+            return StepOutcome(ended.record.outcome, request.v or 0, u=_committed_with(ended.record))
+        except StaleTurn as error:
+            # Another attempt goes on with the step, or did: this one's answer is not looked at.
+            raise ApplicationError(str(error), type=error.code) from error
+        except ServiceUnavailable as error:
+            raise ApplicationError(str(error), type=error.code) from error
+        except LanewayError as error:
+            return await self._fail(request, fence, error, ())
+        except ApplicationError:
+            raise
+        except Exception as error:
+            # Nothing that a step is known to meet: a stored form that this version cannot read, say. Another
+            # worker may do better; without end it must not go on.
+            if fence.attempt < _MAX_UNEXPECTED:
+                raise ApplicationError(str(error), type=type(error).__name__) from error
+            return await self._fail(request, fence, error, ())
 
     @activity.defn(name=ABORT_TURN)
     async def abort(self, request: AbortInput) -> StepOutcome:
@@ -134,7 +141,7 @@ class Steps:
             prompt_digest=request.p,
             started_at=int(fields["b"]) / 1000 if "b" in fields else None,
             ended_at=time.time(),
-            steps=request.n,
+            steps=max(request.n, steps_staged(fields)),
             tally=last_tally(fields),
             error_type=error_type,
             error_message=error_message,
@@ -157,14 +164,18 @@ class Steps:
 
     # One attempt ------------------------------------------------------------------------------------------------------
 
-    async def _take(self, request: StepInput, fence: Fence) -> StepOutcome:
-        attempt = await self._loading.load(request, fence)
+    async def _take(self, leg: Leg, fence: Fence) -> StepOutcome | None:
+        request = leg.request
+        attempt = await self._loading.load(request, fence, is_new=leg.is_new)
         if f"s{request.n}" in attempt.turn.fields:
-            return await self._waiting.again(request, attempt)
+            return leg.after(await self._waiting.again(request, attempt), attempt)
+        if leg.is_steered(attempt):
+            return leg.stop(StepOutcome("next", attempt.turn.head.version, u=attempt.tally.taken))
         if (instruments := self._agents.instruments) is None:
-            return await self._run(request, attempt)
+            return leg.after(await self._run(request, attempt), attempt)
         with instruments.step(fence.lane, request.t, request.n, attempt.options.trace) as attempt.telemetry:
-            return await self._run(request, attempt)
+            outcome = await self._run(request, attempt)
+        return leg.after(outcome, attempt)
 
     async def _run(self, request: StepInput, attempt: Attempt) -> StepOutcome:
         fence = attempt.fence
@@ -310,9 +321,10 @@ class Steps:
     ) -> StepOutcome:
         after, entries = attempt.tail(result)
         value = staged_value(attempt.tally_with(result), result.state)
-        await self._store.turns.stage(
+        held, _ = await self._store.turns.stage(
             attempt.fence, f"s{request.n}", value, entries=entries, after=after, events=events
         )
+        attempt.asked, attempt.staged_first = result.asked, held is None
         return StepOutcome("next", attempt.turn.head.version, u=attempt.tally_with(result).taken)
 
     async def _commit(

@@ -13,7 +13,7 @@ from dataclasses import replace
 from laneway.activities.journal import UNCERTAIN, ToolJournal
 from laneway.history.records import StepAttempt, TurnTally, UncertainCall
 
-__all__ = ["failed_attempts", "last_tally", "latest_staged", "staged_value", "uncertain_calls"]
+__all__ = ["failed_attempts", "last_tally", "latest_staged", "staged_value", "steps_staged", "uncertain_calls"]
 
 
 def staged_value(tally: TurnTally, state: bytes) -> bytes:
@@ -41,6 +41,11 @@ def last_tally(fields: Mapping[str, bytes]) -> TurnTally:
     length, _, rest = fields[max(staged)[1]].partition(b"|")
     # What it had taken in is not lost with it: each message is a turn of its own now.
     return replace(TurnTally.from_json(rest[: int(length)]), steered=())
+
+
+def steps_staged(fields: Mapping[str, bytes]) -> int:
+    """How many steps of a turn have come to something."""
+    return max((int(name[1:]) + 1 for name in fields if name[0] == "s" and name[1:].isdigit()), default=0)
 
 
 def failed_attempts(fields: Mapping[str, bytes]) -> list[StepAttempt]:

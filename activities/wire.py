@@ -230,7 +230,7 @@ class LaneInput:
 
 @dataclass(frozen=True)
 class StepInput:
-    """One step to take.
+    """The step that an activity begins with.
 
     Attributes:
         c, a, k: the lane: conversation, agent, contract.
@@ -239,6 +239,7 @@ class StepInput:
         n: the step, from 0.
         v: the version that the head must have; None where the workflow does not know it.
         u: the messages that steer the turn, and that it has not taken in, in order.
+        f: how many attempts at it may have begun in the activity before.
     """
 
     c: str
@@ -249,11 +250,12 @@ class StepInput:
     n: int = 0
     v: int | None = None
     u: list[str] = field(default_factory=list[str])
+    f: int = 0
 
 
 @dataclass(frozen=True)
 class StepOutcome:
-    """How a step ended.
+    """How the last step of an activity ended.
 
     Attributes:
         s: `next` where the turn goes on with another step, `waiting` where it does once requests are answered; else
@@ -261,12 +263,16 @@ class StepOutcome:
         v: the head's version now.
         w: what it waits for.
         u: the messages that steer the turn and that it has taken in by now.
+        n: the step that ended so, where the activity took more than the one that it was given; else 0.
+        f: see `StepInput`, of the next step.
     """
 
     s: Literal["next", "waiting", "committed", "failed", "cancelled"]
     v: int
     w: list[Awaited] = field(default_factory=list[Awaited])
     u: list[str] = field(default_factory=list[str])
+    n: int = 0
+    f: int = 0
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ def bill(report: Report) -> str:
         "A million turns",
         ["", "one model request", "two requests and two tools"],
         [
-            ["Temporal actions: one update, and an activity for each step", "2.0 million", "4.0 million"],
+            ["Temporal actions: one update, and an activity for each request", "2.0 million", "3.0 million"],
             [
                 f"and heartbeats, where an answer takes {MODEL_SECONDS} s and the interval is 0.5 s",
                 f"{MODEL_SECONDS * _HEARTBEATS_A_SECOND} million",

@@ -115,7 +115,7 @@ class PlainAdapter:
             # What the journal holds stands: another attempt may have been first.
             done = await work.journal.finish(key, json.dumps(outcome).encode())
         state["calls"] += 1
-        return _result([{"role": "tool", "text": str(json.loads(done))}], state)
+        return replace(_result([{"role": "tool", "text": str(json.loads(done))}], state), asked=False)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -89,6 +89,7 @@ class LoadedTurn:
         staged: the entries that the turn has staged, decoded, in order.
         stage_checkpoint: the checkpoint that the staged entries lead to.
         fields: the turn's other fields by name, as `layout` describes them.
+        open: the lane's turns that were submitted and have not ended, this one among them.
     """
 
     head: Head
@@ -97,6 +98,7 @@ class LoadedTurn:
     staged: Sequence[StoredEntry]
     stage_checkpoint: CheckpointRef
     fields: Mapping[str, bytes]
+    open: frozenset[str] = frozenset()
 
 
 def lost(checkpoint: CheckpointRef, why: str) -> CheckpointLost:

@@ -23,8 +23,8 @@ _MAX_SHOWN_CHARS: Final = 4000
 """A longer payload of a request is not repeated on the stream."""
 
 # ARGV 8, 9: the epoch and the length that the caller holds decoded. 10: milliseconds since 1970. 11: the event that
-# says the turn began, 12: the one that says this attempt began. Says 'ok', head, turn, first index of the entries, the
-# entries, the staged entries, the lane's parts.
+# says the turn began, 12: the one that says this attempt began, empty for none. Says 'ok', head, turn, first index of
+# the entries, the entries, the staged entries, the lane's parts, the turns that are open.
 LOAD = (
     STRICT
     + FENCE
@@ -32,7 +32,7 @@ LOAD = (
 if redis.call('EXISTS', turn) == 1 then
   if attempt > begun then redis.call('HSET', turn, 'a' .. step, attempt) end
   if redis.call('HSETNX', turn, 'b', ARGV[10]) == 1 then say(ARGV[11]) end
-  if attempt > 1 then say(ARGV[12]) end
+  if attempt > 1 and ARGV[12] ~= '' then say(ARGV[12]) end
 end
 local heads = redis.call('HGETALL', head)
 local fields = redis.call('HGETALL', turn)
@@ -45,7 +45,8 @@ if first < length then entries = redis.call('LRANGE', base .. 'epoch:' .. epoch,
 local staged = redis.call('HGET', turn, 'se')
 local stage = {}
 if staged then stage = redis.call('LRANGE', base .. 'stage:' .. id .. ':' .. staged, 0, -1) end
-return {'ok', heads, fields, first, entries, stage, redis.call('HGETALL', base .. 'parts')}
+local open = redis.call('SMEMBERS', base .. 'open')
+return {'ok', heads, fields, first, entries, stage, redis.call('HGETALL', base .. 'parts'), open}
 """
 )
 
@@ -157,7 +158,7 @@ class OpenTurns:
         self._note: Any = link.script(NOTE)
 
     async def load(
-        self, fence: Fence, *, held: CheckpointRef, started: LaneEvent, retried: LaneEvent, now: float
+        self, fence: Fence, *, held: CheckpointRef, started: LaneEvent, retried: LaneEvent | None, now: float
     ) -> LoadedTurn:
         """Begin an attempt at a step: read everything that it needs, in one round trip.
 
@@ -165,21 +166,21 @@ class OpenTurns:
             fence: who begins; its version is not looked at.
             held: the checkpoint that the caller holds decoded, so that only what follows is read.
             started: published where no step of the turn began before.
-            retried: published where this is not the step's first attempt.
+            retried: published where this is not the step's first attempt; None for nothing.
             now: seconds since 1970.
 
         Raises:
             TurnEnded, StaleTurn: the turn has ended, or a later attempt has begun.
             CheckpointLost, CheckpointCorrupt: committed history is missing or altered.
         """
-        _, heads, fields, first, entries, stage, parts = await self._link.run(
+        _, heads, fields, first, entries, stage, parts, is_open = await self._link.run(
             self._load,
             replace(fence, version=None),
             held.epoch,
             held.length,
             round(now * 1000),
             started.to_json(),
-            retried.to_json(),
+            "" if retried is None else retried.to_json(),
         )
         head = read_head(pairs_of(heads), pairs_of(parts))
         base = head.checkpoint
@@ -199,7 +200,7 @@ class OpenTurns:
         staged = decode_entries(stage, after=root.digest, epoch=root.epoch, first_index=root.length)
         tip = stage[-1][:DIGEST_BYTES].hex() if stage else root.digest
         checkpoint = CheckpointRef(root.epoch, root.length + len(stage), tip) if staged_epoch >= 0 else base
-        return LoadedTurn(head, decoded, first, staged, checkpoint, turn)
+        return LoadedTurn(head, decoded, first, staged, checkpoint, turn, frozenset(map(bytes.decode, is_open)))
 
     async def stage(
         self,

@@ -65,6 +65,7 @@ class LaneWorkflow:
         self._queue = LaneQueue.restored(lane)
         self._version = lane.head
         self._step = 0 if lane.waits is None else lane.waits.n
+        self._begun = 0
         self._waiting = Waiting() if lane.waits is None else Waiting(lane.waits.w, lane.waits.a)
         self._running: asyncio.Task[StepOutcome] | None = None
         self._leaving: set[asyncio.Task[None]] = set()
@@ -134,6 +135,8 @@ class LaneWorkflow:
             outcome = await (self._take_step(turn) if ending is None else self._abort(turn, ending, self._step))
             if outcome is None:
                 continue
+            # An activity takes steps up to the next model request.
+            self._step, self._begun = outcome.n or self._step, outcome.f
             if outcome.s not in ("waiting", "next"):
                 break
             if outcome.s == "waiting":
@@ -232,7 +235,7 @@ class LaneWorkflow:
         """Run one step activity. None where it was stopped, for the turn to be ended."""
         limits, lane = self._lane.limits, self._lane
         steering = self._queue.steering.begin_step()
-        request = StepInput(lane.c, lane.a, lane.k, turn.id, turn.p, self._step, self._version, steering)
+        request = StepInput(lane.c, lane.a, lane.k, turn.id, turn.p, self._step, self._version, steering, self._begun)
         self._running = asyncio.create_task(
             workflow.execute_activity(
                 RUN_STEP,
@@ -295,7 +298,7 @@ class LaneWorkflow:
 
         async def watch() -> None:
             await asyncio.sleep(max(deadline - workflow.time(), 0))
-            where = "in the queue" if self._queue.current != turn.id else f"in step {self._step}"
+            where = "in the queue" if self._queue.current != turn.id else "while it ran"
             if self._queue.current == turn.id and self._waiting.open:
                 where = f"while it waited for request {', '.join(self._waiting.open)}"
             self._timers.pop(turn.id, None)

@@ -89,9 +89,10 @@ async def talk(
         step = 0
         while True:
             request = StepInput(key.conversation, key.agent, key.contract, turn_id, "d", step, committed)
-            if (await ActivityEnvironment().run(steps.step, request)).s != "next":
+            outcome = await ActivityEnvironment().run(steps.step, request)
+            if outcome.s != "next":
                 break
-            step += 1
+            step = (outcome.n or step) + 1
         record = await store.record(key, turn_id)
         assert record is not None
         if record.outcome != "committed":

@@ -145,7 +145,7 @@ async def test_a_failed_child_is_told_to_the_model_or_fails_the_turn(bench: Benc
         "failed: reader failed: ValueError: cannot read fail a",
         "success: read b",
         told.output.split("; ")[2],
-        "failed: hurried failed: TurnTimedOut: its timeout of 0.5 s passed in step 0",
+        "failed: hurried failed: TurnTimedOut: its timeout of 0.5 s passed while it ran",
     ]
     assert "'brief' is a required property" in told.output or "text" in told.output.split("; ")[2]
     failing = await conversation.submit("lead", "strict: fail e | reader: f")

@@ -15,7 +15,7 @@ from temporalio.testing import ActivityEnvironment
 from laneway import Deny, Edit, Hooks, LangChainAdapter, Settings
 from laneway.activities.agents import Agents
 from laneway.activities.steps import Steps
-from laneway.activities.wire import StepInput
+from laneway.activities.wire import StepInput, StepOutcome
 from laneway.history.cache import HistoryCache
 from laneway.history.endings import Endings
 from laneway.history.lanes import LaneKey
@@ -117,28 +117,28 @@ class Lane:
     def _agents(self) -> Agents:
         return Agents({"agent": self.recorder.adapter(hooks=self._hooks)})
 
-    async def attempt(self, step: int, attempt: int) -> str:
+    async def attempt(self, request: StepInput, attempt: int) -> StepOutcome:
         environment = ActivityEnvironment()
         environment.info = dataclasses.replace(environment.info, attempt=attempt)
         agents = self._agents()
         steps = Steps(self.store, agents, cache=HistoryCache(0))
-        request = StepInput(self.key.conversation, "agent", self.key.contract, "turn", "d", step)
         try:
-            return (await environment.run(steps.step, request)).s
+            return await environment.run(steps.step, request)
         finally:
             await agents.close()  # what they hold open would be torn down in the middle of another test
 
     async def run(self, prompt: str, dies: str) -> list[str]:
-        """Take a turn whose worker dies once; how each step ended, or `died`."""
+        """Take a turn whose worker dies once; how each activity ended, or `died`."""
         encoded = self.recorder.adapter().encode_prompt(prompt)
         await self.store.inputs.put(self.key, "turn", digest="d", prompt=encoded)
         self.store.dies = dies
         outcomes: list[str] = []
-        step, attempt = 0, 1
+        request, attempt = StepInput(self.key.conversation, "agent", self.key.contract, "turn", "d"), 1
         while not outcomes or outcomes[-1] in ("next", "died"):
             try:
-                outcomes.append(await self.attempt(step, attempt))
-                step, attempt = step + 1, 1
+                outcome = await self.attempt(request, attempt)
+                outcomes.append(outcome.s)
+                request, attempt = dataclasses.replace(request, n=(outcome.n or request.n) + 1, f=outcome.f), 1
             except Died:
                 outcomes.append("died")
                 attempt += 1
@@ -210,7 +210,7 @@ async def test_a_tool_s_denial_stands_after_a_crash(
 
     recorder = Recorder() if framework == "pydantic_ai" else Graphs()
     lane = Lane(redis, settings, conversation_id, Hooks(before_tool=once), recorder)
-    assert await lane.run("look", "after before_tool") == ["next", "died", "next", "committed"]
+    assert await lane.run("look", "after before_tool") == ["next", "died", "committed"]
     assert asked == ["asked"]
     adapter = lane.recorder.adapter()
     entries = await lane.store.history(lane.key, (await lane.store.head(lane.key)).checkpoint)

@@ -74,11 +74,12 @@ class Lane(SteppedLane):
         return LangChainAdapter(build(self.plan), config={"recursion_limit": self.plan.limit})
 
     async def run(self) -> list[Ended]:
-        """Run all turns, each step by a worker of its own."""
+        """Run all turns: of one each step by a worker of its own, of the next all that leads to a model request."""
         return [await self.turn(turn) for turn in range(self.plan.turns)]
 
     async def turn(self, turn: int) -> Ended:
         here = Ended()
+        self.legs = turn % 2 == 1
         token = log_of.set(here.log)
         try:
             record = await self.ask(f"t{turn}", prompt_of(turn))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 from uuid import uuid4
@@ -13,7 +13,7 @@ from temporalio.testing import ActivityEnvironment
 
 from laneway.activities.agents import Agents
 from laneway.activities.steps import Steps
-from laneway.activities.wire import StepInput
+from laneway.activities.wire import StepInput, StepOutcome
 from laneway.history.cache import HistoryCache
 from laneway.history.endings import Endings
 from laneway.history.lanes import LaneKey
@@ -97,6 +97,8 @@ class SteppedLane:
         version: how many turns have been committed.
         writes: how many writes each attempt was asked for, whether it came to an end or not.
         survivors: how many attempts that were to die came to an end before that.
+        legs: whether a worker takes all steps up to the next model request. Else each stops after a step.
+        activities: how many activities it took, whatever the number of attempts.
     """
 
     redis: Redis
@@ -107,6 +109,8 @@ class SteppedLane:
     version: int = 0
     writes: list[int] = field(default_factory=list)
     survivors: int = 0
+    legs: bool = False
+    activities: int = 0
 
     def adapter(self) -> Any:
         """The agent's adapter, new."""
@@ -127,29 +131,30 @@ class SteppedLane:
         return [adapter.decode(entry.payload) for entry in await self.store.history(self.key, head.checkpoint)]
 
     async def ask(self, turn_id: str, prompt: Any) -> TurnRecord:
-        """Take a turn, each step by a worker of its own."""
+        """Take a turn, each of its activities by a worker of its own."""
         return await self.take(turn_id, self.adapter().encode_prompt(prompt))
 
     async def take(self, turn_id: str, prompt: bytes) -> TurnRecord:
         """The same, for a prompt as it is stored."""
         key = self.key
         await self.store.inputs.put(key, turn_id, digest="d", prompt=prompt)
-        step, attempt = 0, 1
+        request = StepInput(key.conversation, key.agent, key.contract, turn_id, "d", 0, self.version)
+        attempt = 1
         while True:
-            request = StepInput(key.conversation, key.agent, key.contract, turn_id, "d", step, self.version)
             outcome = await self._attempt(request, attempt)
             if outcome is None:
                 attempt += 1
                 continue
-            if outcome != "next":
+            self.activities += 1
+            if outcome.s != "next":
                 break
-            step, attempt = step + 1, 1
+            request, attempt = replace(request, n=(outcome.n or request.n) + 1, f=outcome.f), 1
         record = await self.store.record(key, turn_id)
         assert record is not None
         self.version += record.outcome == "committed"
         return record
 
-    async def _attempt(self, request: StepInput, attempt: int) -> str | None:
+    async def _attempt(self, request: StepInput, attempt: int) -> StepOutcome | None:
         left, after = (self.deaths.pop(0) if self.deaths else None) or (None, False)
         store = DyingStore(self.redis, prefix=self.prefix, left=left, after=after)
         agents = Agents({"agent": self.adapter()})
@@ -158,8 +163,10 @@ class SteppedLane:
         fields = {name: getattr(info, name) for name in info.__dataclass_fields__}
         environment.info = info.__class__(**{**fields, "attempt": attempt})
         steps = Steps(store, agents, cache=HistoryCache(10_000_000))
+        if not self.legs:
+            environment.worker_shutdown()
         try:
-            outcome = (await environment.run(steps.step, request)).s
+            outcome = await environment.run(steps.step, request)
         except Died:
             return None
         finally:

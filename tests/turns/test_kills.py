@@ -31,6 +31,7 @@ KILLS = [
     ("plain", "second", 1, 1),
     ("plain", "before s1", 1, 1),
     ("plain", "after s1", 1, 1),
+    ("plain", "after load:2", 1, 1),
     ("plain", "model 2", 1, 2),
     ("plain", "before commit", 1, 2),
     ("plain", "after commit", 1, 1),
