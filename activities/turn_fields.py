@@ -7,7 +7,7 @@ attempt A at step N failed; `jN:…` are the tool calls of the batch that step N
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from laneway.activities.journal import UNCERTAIN, ToolJournal
@@ -43,8 +43,8 @@ def last_tally(fields: Mapping[str, bytes]) -> TurnTally:
     return replace(TurnTally.from_json(rest[: int(length)]), steered=())
 
 
-def steps_staged(fields: Mapping[str, bytes]) -> int:
-    """How many steps of a turn have come to something."""
+def steps_staged(fields: Iterable[str]) -> int:
+    """How many steps of a turn have come to something, by the names of its fields."""
     return max((int(name[1:]) + 1 for name in fields if name[0] == "s" and name[1:].isdigit()), default=0)
 
 

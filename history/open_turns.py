@@ -285,6 +285,11 @@ class OpenTurns:
         )
         return {name.decode(): value for name, value in fields.items()}
 
+    async def field_names(self, lane: LaneKey, turn_id: str) -> list[str]:
+        """The names of an unfinished turn's fields; none where it has ended."""
+        names: list[bytes] = await self._link.ask(self._link.redis.hkeys(self._link.names(lane).turn(turn_id)))
+        return [name.decode() for name in names]
+
     async def prompt(self, lane: LaneKey, turn_id: str) -> bytes | None:
         """An unfinished turn's prompt, or None."""
         prompt: bytes | None = await self._link.ask(self._link.redis.hget(self._link.names(lane).turn(turn_id), "in"))

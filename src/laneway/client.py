@@ -20,6 +20,7 @@ from laneway.activities.agents import Agents
 from laneway.activities.capabilities import Capability
 from laneway.activities.hooks import Hooks
 from laneway.activities.profiles import AgentProfile
+from laneway.activities.turn_fields import steps_staged
 from laneway.activities.wire import CANCEL_TURN, LANE_STATUS, CancelRequest, LaneView, QueuedTurn, WhenBusy
 from laneway.answers import Pending, pending_anywhere, pending_on
 from laneway.arguments import check_call
@@ -297,13 +298,17 @@ class LanewayClient:
         headroom = tuple((await self.store.accounts.spending(lane, turn)).headroom)
         if view is None or not running:
             return LaneStatus(lane, head.checkpoint, head.version, running=False, headroom=headroom)
+        step = view.step
+        if view.turn is not None and not view.waiting:
+            # The workflow knows the step that the activity began with.
+            step = max(step, steps_staged(await self.store.turns.field_names(lane, view.turn)))
         return LaneStatus(
             lane,
             head.checkpoint,
             head.version,
             running=True,
             turn=view.turn,
-            step=view.step,
+            step=step,
             queue=tuple(view.queue),
             leaving=tuple(view.leaving),
             cancelling=view.cancelling,

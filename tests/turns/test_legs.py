@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import inspect
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -55,7 +56,7 @@ class Looking:
         looked: how often the tool ran.
     """
 
-    def __init__(self, *, rounds: int = 1, before_answer: Callable[[], None] = nothing) -> None:
+    def __init__(self, *, rounds: int = 1, before_answer: Callable[[], Any] = nothing) -> None:
         self.rounds = rounds
         self.asked: list[int] = []
         self.looked = 0
@@ -72,18 +73,18 @@ class Looking:
             await self.while_looking()
         return "seen"
 
-    def _answers(self, results: int) -> bool:
+    async def _answers(self, results: int) -> bool:
         self.asked.append(self.looked)
-        if results:
-            self.before_answer()
+        if results and inspect.isawaitable(held := self.before_answer()):
+            await held
         return results >= self.rounds
 
     def _pydantic(self) -> PydanticAdapter[Any, Any]:
-        def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
             prompts = [n for n, one in enumerate(messages) if any(isinstance(p, UserPromptPart) for p in one.parts)]
             parts = [part for one in messages[prompts[-1] :] for part in one.parts]
             results = sum(isinstance(part, ToolReturnPart) for part in parts)
-            if self._answers(results):
+            if await self._answers(results):
                 return ModelResponse([TextPart("done")])
             return ModelResponse([ToolCallPart("look", {}, f"call-{len(messages)}")])
 
@@ -92,8 +93,8 @@ class Looking:
         return PydanticAdapter(agent, retry_policy=QUICKLY)
 
     def _langchain(self) -> LangChainAdapter:
-        def answer(messages: list[BaseMessage]) -> AIMessage:
-            if self._answers(sum(isinstance(one, ToolMessage) for one in messages)):
+        async def answer(messages: list[BaseMessage]) -> AIMessage:
+            if await self._answers(sum(isinstance(one, ToolMessage) for one in messages)):
                 return said("done")
             return called(("look", {}, f"call-{len(messages)}"))
 
@@ -206,23 +207,41 @@ async def test_a_message_that_comes_while_tools_run_is_in_the_request_after_them
 
 
 @BOTH
+async def test_a_lane_s_status_says_which_step_of_an_activity_it_is_at(
+    bench: Bench, conversation_id: str, framework: str
+):
+    reached, gate = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> None:
+        reached.set()
+        await gate.wait()
+
+    client = await bench.serve({"agent": Looking(before_answer=hold).of(framework)})
+    conversation = client.conversation(conversation_id)
+    turn = await conversation.submit("agent", "go")
+    await reached.wait()
+    assert (await conversation.status("agent")).step == 2
+    gate.set()
+    await turn.result()
+
+
+@BOTH
 async def test_a_turn_that_is_cancelled_in_a_later_step_of_an_activity_says_how_far_it_came(
     bench: Bench, conversation_id: str, framework: str
 ):
-    reached = threading.Event()
+    reached = asyncio.Event()
 
-    def stop() -> None:
+    async def hold() -> None:
         reached.set()
-        threading.Event().wait(0.2)
+        await asyncio.Event().wait()
 
-    agent = Looking(rounds=50, before_answer=stop)
-    client = await bench.serve({"agent": agent.of(framework)})
+    client = await bench.serve({"agent": Looking(before_answer=hold).of(framework)})
     turn = await client.conversation(conversation_id).submit("agent", "go")
-    assert await asyncio.to_thread(reached.wait, 30)
+    await reached.wait()
     assert await turn.cancel() == "cancelled"
     with pytest.raises(TurnCancelled):
         await turn.result()
-    assert (await turn.record()).steps >= 2
+    assert (await turn.record()).steps == 2
 
 
 # One activity, taken here ---------------------------------------------------------------------------------------------
