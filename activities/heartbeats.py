@@ -20,17 +20,7 @@ async def heartbeats(interval: timedelta) -> AsyncGenerator[None]:
     Raises:
         ApplicationError: the worker is shutting down, so the activity is to be tried again elsewhere.
     """
-    # A timer, and no task: a step ends before the first beat more often than not.
-    loop, seconds = asyncio.get_running_loop(), interval.total_seconds()
-
-    timer: asyncio.TimerHandle
-
-    def beat() -> None:
-        nonlocal timer
-        timer = loop.call_later(seconds, beat)
-        activity.heartbeat()
-
-    timer = loop.call_later(seconds, beat)
+    beats = _Beats(interval)
     try:
         yield
     except asyncio.CancelledError:
@@ -40,4 +30,25 @@ async def heartbeats(interval: timedelta) -> AsyncGenerator[None]:
             raise ApplicationError("the worker is shutting down", type="WorkerShutdown") from None
         raise
     finally:
-        timer.cancel()
+        beats.stop()
+
+
+class _Beats:
+    """The beats of one step: a timer, and no task, since a step ends before the first beat more often than not.
+
+    No function that calls for itself: it would refer to itself, and keep the step's context variables after the step.
+    """
+
+    def __init__(self, interval: timedelta) -> None:
+        self._seconds = interval.total_seconds()
+        self._timer = self._next()
+
+    def _next(self) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(self._seconds, self._beat)
+
+    def _beat(self) -> None:
+        self._timer = self._next()
+        activity.heartbeat()
+
+    def stop(self) -> None:
+        self._timer.cancel()

@@ -83,8 +83,10 @@ class StepPublisher:
     async def flush(self) -> None:
         """Write what waits, and stop."""
         self._close()
-        if self._task is not None:
-            await self._task
+        if (task := self._task) is not None:
+            await task
+            # The task knows the publisher, and by its context variables the run with all of its messages.
+            self._task = None
 
     async def drain(self) -> Sequence[LaneEvent]:
         """Stop. The events that wait are for the caller to say, who has something to write anyway: it saves a trip."""
@@ -107,6 +109,7 @@ class StepPublisher:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
+            self._task = None
 
     def _start(self) -> None:
         if self._task is None:

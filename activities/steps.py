@@ -42,6 +42,7 @@ from laneway.errors import HistoryError, InvalidInput, LanewayError, ServiceUnav
 from laneway.history.cache import HeldHistory, HistoryCache
 from laneway.history.compaction import COMPACT_MARK, Compaction
 from laneway.history.delegation import superseded_of
+from laneway.history.garbage import forget_frames
 from laneway.history.heads import Fence, TurnEnded
 from laneway.history.lanes import LaneKey
 from laneway.history.options import TurnOptions
@@ -179,8 +180,10 @@ class Steps:
 
     async def _run(self, request: StepInput, attempt: Attempt) -> StepOutcome:
         fence = attempt.fence
+        # Not by way of the attempt: it refers to its journal, which writes with the publisher, and such a circle would
+        # keep the whole history in memory until Python's collector comes.
         publisher = StepPublisher(
-            lambda fields, events: self._store.turns.note(attempt.fence, fields=fields, events=events),
+            lambda fields, events: self._store.turns.note(fence, fields=fields, events=events),
             turn_id=request.t,
             step=request.n,
             attempt=fence.attempt,
@@ -212,9 +215,15 @@ class Steps:
         except (asyncio.CancelledError, SystemExit) as error:
             if not stopped_itself(error):
                 raise
-            return await self._failed_attempt(request, attempt, UserCodeStopped("the agent", error))
+            try:
+                return await self._failed_attempt(request, attempt, UserCodeStopped("the agent", error))
+            finally:
+                forget_frames(error)
         except Exception as error:
-            return await self._failed_attempt(request, attempt, error)
+            try:
+                return await self._failed_attempt(request, attempt, error)
+            finally:
+                forget_frames(error)
 
     async def _ask_about_prompt(self, request: StepInput, attempt: Attempt) -> None:
         """Let hooks edit or deny the prompt, before anything else sees it."""

@@ -1,16 +1,21 @@
-"""Python's garbage collection, held back while many objects are made that all stay.
+"""Python's garbage collection, held back while many objects are made that all stay, and not needed for those that go.
 
 The collector runs by the number of objects made, and each of its full passes looks at all there are: to decode a
 history of 10,000 messages it would look at them several times over, in vain, and take longer than the decoding itself.
+
+For the same reason it comes seldom, and counts no bytes. So a step leaves nothing that refers to itself in a circle.
 """
 
 from __future__ import annotations
 
 import gc
+import traceback
 from collections.abc import Generator
 from contextlib import contextmanager
+from types import FrameType
+from typing import cast
 
-__all__ = ["collection_paused"]
+__all__ = ["collection_paused", "forget_frames"]
 
 
 @contextmanager
@@ -24,3 +29,31 @@ def collection_paused() -> Generator[None]:
         yield
     finally:
         gc.enable()
+
+
+def forget_frames(error: BaseException) -> None:
+    """Drop the local variables of what an error went through, once it is dealt with; its trace stays readable.
+
+    Among them is often the error itself: a circle that holds all of them, whole histories, until the collector comes.
+    Whoever runs still, and dealt with it, is taken out of the trace.
+    """
+    waiting, seen = [error], set[int]()
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        while one.__traceback__ is not None and _is_running(one.__traceback__.tb_frame):
+            one.__traceback__ = one.__traceback__.tb_next
+        traceback.clear_frames(one.__traceback__)
+        waiting.extend(other for other in (one.__cause__, one.__context__) if other is not None)
+        if isinstance(one, BaseExceptionGroup):
+            waiting.extend(cast("BaseExceptionGroup[BaseException]", one).exceptions)
+
+
+def _is_running(frame: FrameType) -> bool:
+    try:
+        frame.clear()
+    except RuntimeError:
+        return True
+    return False

@@ -52,27 +52,26 @@ class Codec(Encoder):
             CheckpointLost: a part is missing.
             StoreError: a part was altered, or holds a type that is not on the allow-list.
         """
+        return self._unpack(node, _Parts(self._read_part, parts).read)
 
-        def part(digest: bytes) -> Any:
-            record = parts.get(digest)
-            if record is None:
-                raise CheckpointLost(
-                    f"a part of a LangGraph checkpoint is missing from Redis (digest {digest.hex()}); restore Redis "
-                    "from a backup that has it, or go back to an earlier checkpoint of the thread"
+    def _read_part(self, digest: bytes, parts: Mapping[bytes, bytes], part: Callable[[bytes], Any]) -> Any:
+        record = parts.get(digest)
+        if record is None:
+            raise CheckpointLost(
+                f"a part of a LangGraph checkpoint is missing from Redis (digest {digest.hex()}); restore Redis "
+                "from a backup that has it, or go back to an earlier checkpoint of the thread"
+            )
+        found = self._opened.get(digest)
+        if found is None:
+            found = self.records.open(record)
+            if self.records.digest(found) != digest:
+                raise StoreError(
+                    "a part of a LangGraph checkpoint in Redis was altered, or its digest_key is another one "
+                    f"(digest {digest.hex()}); restore Redis from a backup, or go back to an earlier checkpoint of "
+                    "the thread"
                 )
-            found = self._opened.get(digest)
-            if found is None:
-                found = self.records.open(record)
-                if self.records.digest(found) != digest:
-                    raise StoreError(
-                        "a part of a LangGraph checkpoint in Redis was altered, or its digest_key is another one "
-                        f"(digest {digest.hex()}); restore Redis from a backup, or go back to an earlier checkpoint of "
-                        "the thread"
-                    )
-                self._opened.put(digest, found, len(found.body) + 16 * len(found.references) + 200)
-            return self._unpack(found, part)
-
-        return self._unpack(node, part)
+            self._opened.put(digest, found, len(found.body) + 16 * len(found.references) + 200)
+        return self._unpack(found, part)
 
     def read_leaf(self, body: bytes) -> Any:
         """The value that `leaf` encoded.
@@ -94,20 +93,11 @@ class Codec(Encoder):
             raise InvalidInput(str(error)) from None
 
     def _unpack(self, node: Node, part: Callable[[bytes], Any]) -> Any:
-        references = iter(node.references)
-        failures: list[Exception] = []  # the unpacker forgets what its hook raised
-
-        def hook(code: int, data: bytes) -> Any:
-            try:
-                return self._revive(code, data, references, part, hook)
-            except Exception as error:
-                failures.append(error)
-                raise
-
+        reading = _Reading(self._revive, iter(node.references), part)
         try:
-            return ormsgpack.unpackb(node.body, ext_hook=hook, option=ormsgpack.OPT_NON_STR_KEYS)
+            return ormsgpack.unpackb(node.body, ext_hook=reading.hook, option=ormsgpack.OPT_NON_STR_KEYS)
         except ValueError as error:
-            cause = failures[0] if failures else error
+            cause = reading.failures[0] if reading.failures else error
             if isinstance(cause, LanewayError):
                 raise cause from None
             raise StoreError(f"a part of a LangGraph checkpoint in Redis cannot be read: {cause}") from cause
@@ -147,6 +137,37 @@ class Codec(Encoder):
                 raise StoreError(
                     f"a LangGraph checkpoint in Redis has data of an unknown kind ({code}); upgrade laneway"
                 )
+
+
+# Objects, and no functions that call themselves: such a function refers to itself, and with it to all that is read,
+# until Python's collector finds it.
+
+
+class _Parts(NamedTuple):
+    get: Callable[[bytes, Mapping[bytes, bytes], Callable[[bytes], Any]], Any]
+    records: Mapping[bytes, bytes]
+
+    def read(self, digest: bytes) -> Any:
+        return self.get(digest, self.records, self.read)
+
+
+class _Reading:
+    """The unpacking of one node.
+
+    Attributes:
+        failures: what its hook raised; the unpacker forgets it.
+    """
+
+    def __init__(self, revive: Callable[..., Any], references: Iterator[bytes], part: Callable[[bytes], Any]) -> None:
+        self._revive, self._references, self._part = revive, references, part
+        self.failures: list[Exception] = []
+
+    def hook(self, code: int, data: bytes) -> Any:
+        try:
+            return self._revive(code, data, self._references, self._part, self.hook)
+        except Exception as error:
+            self.failures.append(error)
+            raise
 
 
 def _flattened(items: Iterable[Any]) -> Iterator[Any]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+from traceback import format_exception
+from weakref import ReferenceType, ref
 
 import pytest
 
 from laneway.history.checkpoints import StoredEntry, decode_entries, encode_entries
-from laneway.history.garbage import collection_paused
+from laneway.history.garbage import collection_paused, forget_frames
 
 
 def _fail_without_collection() -> None:
@@ -43,3 +45,33 @@ def test_decoding_a_long_history_makes_no_full_collection():
     entries = decode_entries(encoded, after="", epoch=0)
     assert gc.get_stats()[2]["collections"] == before
     assert len(entries) == 20_000
+
+
+class _Large:
+    """Something to be let go."""
+
+
+def _fails(large: _Large, held: list[ReferenceType[_Large]]) -> None:
+    held.append(ref(large))
+    error = ValueError("this one knows itself")
+    try:
+        raise error
+    except ValueError as cause:
+        raise ExceptionGroup("both", [error, KeyError("other")]) from cause
+
+
+def test_what_an_error_went_through_is_let_go_without_a_collection_and_its_trace_stays_readable():
+    held: list[ReferenceType[_Large]] = []
+    gc.collect()
+    gc.disable()
+    try:
+        try:
+            _fails(_Large(), held)
+        except ExceptionGroup as error:
+            forget_frames(error)
+            text = "".join(format_exception(error))
+        assert held[0]() is None
+        assert "_fails" in text
+        assert "this one knows itself" in text
+    finally:
+        gc.enable()

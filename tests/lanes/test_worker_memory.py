@@ -1,0 +1,82 @@
+"""What a step had in memory goes with the step.
+
+Python frees what nothing refers to at once; what refers to itself in a circle waits for the collector, which counts
+objects and not bytes: a worker with much code loaded would hold the decoded histories of a great many steps by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from collections.abc import Callable, Generator
+
+import pytest
+from langchain_core.messages import AIMessage
+from pydantic_ai.messages import ModelResponse
+
+from laneway.errors import TurnFailed
+
+from tests.editing.agents import AnyRecorder, LangChainRecorder, Recorder
+from tests.support.bench import Bench
+
+TURNS = 6
+
+
+@pytest.fixture
+def collector_off() -> Generator[Callable[[], int]]:
+    """No collection; what is returned counts the models' messages in memory."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield lambda: sum(isinstance(one, ModelResponse | AIMessage) for one in gc.get_objects())
+    finally:
+        gc.enable()
+
+
+async def _settled(count: Callable[[], int]) -> int:
+    """The messages in memory, once the step that was last has ended for the worker as well."""
+    await asyncio.sleep(0.2)
+    return count()
+
+
+@pytest.mark.parametrize("kind", [Recorder, LangChainRecorder], ids=["pydantic", "langchain"])
+async def test_a_step_leaves_no_history_in_memory(
+    bench: Bench, conversation_id: str, kind: type[AnyRecorder], collector_off: Callable[[], int]
+):
+    """Where the worker keeps no decoded histories, none is there between turns, however many there were."""
+    agent = kind()
+    client = await bench.serve({"agent": agent.adapter()}, history_cache_bytes=0)
+    conversation = client.conversation(conversation_id)
+    await conversation.ask("agent", "first")
+    before = await _settled(collector_off)
+    for number in range(TURNS):
+        await conversation.ask("agent", f"question {number}")
+    assert await _settled(collector_off) <= before
+
+
+@pytest.mark.parametrize("kind", [Recorder, LangChainRecorder], ids=["pydantic", "langchain"])
+async def test_a_step_that_fails_leaves_no_history_in_memory(
+    bench: Bench,
+    conversation_id: str,
+    kind: type[AnyRecorder],
+    collector_off: Callable[[], int],
+    caplog: pytest.LogCaptureFixture,
+):
+    """The error that it fails with refers to all that the step had."""
+    caplog.set_level(logging.ERROR, "laneway")  # what is logged, the error included, is kept for the test
+    agent = kind(fails={"bad"})
+    client = await bench.serve({"agent": agent.adapter()}, history_cache_bytes=0)
+    conversation = client.conversation(conversation_id)
+    for number in range(TURNS):
+        await conversation.ask("agent", f"question {number}")
+
+    async def fail() -> None:
+        with pytest.raises(TurnFailed):
+            await conversation.ask("agent", "bad")
+
+    await fail()  # the first finds the scripts of Redis not loaded, and that error knows this one
+    before = await _settled(collector_off)
+    for _ in range(TURNS):
+        await fail()
+    assert await _settled(collector_off) <= before
