@@ -55,7 +55,7 @@ class LaneLimits:
         turns: after how many turns the workflow continues as new.
         idle: after how long without a turn it completes.
         heartbeat: after how long without a heartbeat a step counts as lost.
-        step: how long one attempt at a step may take.
+        step: how long one attempt at an activity of steps may take.
     """
 
     queue: int = 100

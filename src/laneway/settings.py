@@ -91,7 +91,8 @@ class Settings(BaseSettings):
     """How often a running step tells Temporal that it lives, and hears of a cancellation; at least twice in
     `heartbeat_timeout`, whatever is set. Where Temporal is paid by the action, each is one."""
     step_timeout: timedelta = timedelta(minutes=10)
-    """The longest that one attempt of one step may take (start to close)."""
+    """The longest that one attempt of one step may take (start to close). An activity takes a further step within the
+    first tenth of it, so that one has nine tenths at least."""
     stage_ttl: timedelta = timedelta(days=30)
     """How long staged data of a turn that never ended is kept in Redis."""
     max_prompt_bytes: int = Field(default=10_000_000, ge=1)
