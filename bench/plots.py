@@ -82,11 +82,15 @@ def _latency(axes: Axes, section: Section) -> bool:
 
 
 def _memory(axes: Axes, section: Section) -> bool:
-    points: Any = section.raw["points"]
-    axes.plot([count for count, _ in points], [size / 2**20 for _, size in points])
+    drawn = False
+    for agent, name in (("brief", "histories that stay short"), ("agent", "histories that grow")):
+        points: Any = section.raw.get(f"points of {agent}", [])
+        axes.plot([count for count, _ in points], [size / 2**20 for _, size in points], label=name)
+        drawn = drawn or bool(points)
     axes.set(xlabel="turns", ylabel="resident MB", title=section.title, ylim=(0, None))
+    axes.legend()
     axes.grid(visible=True, alpha=0.25)
-    return bool(points)
+    return drawn
 
 
 def _last_run(section: Section) -> Mapping[str, Any]:

@@ -6,6 +6,8 @@ import asyncio
 import json
 import sys
 import time
+import warnings
+from collections.abc import Sequence
 from typing import Any, cast
 
 from pydantic_ai import Agent
@@ -13,7 +15,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from redis.asyncio import Redis
 
-from laneway import Laneway, PydanticAdapter, Settings
+from laneway import HistoryProcessorContext, Laneway, PydanticAdapter, Settings
 
 from bench.script import answer
 
@@ -41,13 +43,21 @@ def app(settings: Settings) -> Laneway:
             await asyncio.sleep(_HANG_SECONDS)
         return cast("ModelResponse", await respond(messages, info))
 
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that the processor may cost a provider's cached prefix
+        brief = PydanticAdapter(Agent(FunctionModel(respond, model_name="bench")), history_processor=_recent)
     return Laneway(
         agents={
             "agent": PydanticAdapter(Agent(FunctionModel(respond, model_name="bench"))),
+            "brief": brief,
             "noted": PydanticAdapter(Agent(FunctionModel(noted, model_name="bench"))),
             "hangs_once": PydanticAdapter(Agent(FunctionModel(hangs_once, model_name="bench"))),
         }
     )
+
+
+def _recent(context: HistoryProcessorContext[ModelMessage]) -> Sequence[ModelMessage]:
+    return context.keep_recent_groups(1)
 
 
 async def main() -> None:
