@@ -156,13 +156,12 @@ def _cancels(turn: Seen, record: Record | None) -> Iterator[Violation]:
     if waiting := asked - answered.keys() - excused:
         yield Violation("cancel without an answer", turn.turn, f"calls {sorted(waiting)}")
     expected = {"committed": "already_committed", "failed": "already_failed", "cancelled": "cancelled"}
-    accepted = {line["call"] for line in turn.accepted}
-    first_call = min((turn.submits[call]["t"] for call in accepted), default=None)
+    first_heard = min((line["t"] for line in turn.accepted), default=None)
     for line in answered.values():
-        # Each was asked after the turn's acceptance, or after its refusal: submitted again later, it may be accepted
-        # then, and was unknown all the same when the cancellation was answered.
+        # Each was asked after the turn's acceptance, or after its refusal: submitted again, it may be accepted then, and
+        # was unknown all the same when the cancellation was answered, while that submit was on its way, say.
         right = expected[record.outcome] if record is not None else "unknown"
-        early = first_call is not None and line["t"] < first_call
+        early = first_heard is not None and line["t"] < first_heard
         if line["answer"] != right and not (early and line["answer"] == "unknown"):
             yield Violation("cancel's answer and record differ", turn.turn, f"{line['answer']}, not {right}")
 

@@ -90,6 +90,11 @@ def _(evidence: Evidence, lane: LaneLeft) -> None:
     line_of(evidence, "cancel_answer", "t4")["answer"] = "already_committed"
 
 
+@plants("cancel's answer and record differ")
+def _(evidence: Evidence, lane: LaneLeft) -> None:
+    line_of(evidence, "cancel_answer", "t4")["answer"] = "unknown"
+
+
 @plants("cancelled by nobody")
 def _(evidence: Evidence, lane: LaneLeft) -> None:
     evidence.callers = [line for line in evidence.callers if not line["k"].startswith("cancel")]
