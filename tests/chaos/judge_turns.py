@@ -158,8 +158,8 @@ def _cancels(turn: Seen, record: Record | None) -> Iterator[Violation]:
     expected = {"committed": "already_committed", "failed": "already_failed", "cancelled": "cancelled"}
     first_heard = min((line["t"] for line in turn.accepted), default=None)
     for line in answered.values():
-        # Each was asked after the turn's acceptance, or after its refusal: submitted again, it may be accepted then, and
-        # was unknown all the same when the cancellation was answered, while that submit was on its way, say.
+        # Each was asked after the turn's acceptance, or after its refusal: submitted again, it may be accepted then,
+        # and was unknown all the same when the cancellation was answered, while that submit was on its way, say.
         right = expected[record.outcome] if record is not None else "unknown"
         early = first_heard is not None and line["t"] < first_heard
         if line["answer"] != right and not (early and line["answer"] == "unknown"):
