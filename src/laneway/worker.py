@@ -12,6 +12,7 @@ from laneway.activities.agents import Agents
 from laneway.activities.steps import Steps
 from laneway.connect import connect_redis, connect_temporal, interceptors_of
 from laneway.history.cache import HistoryCache
+from laneway.history.garbage import set_aside
 from laneway.history.patience import Patience
 from laneway.history.store import HistoryStore
 from laneway.settings import Settings
@@ -71,6 +72,7 @@ async def run_worker(agents: Agents, settings: Settings) -> AsyncGenerator[None]
             sticky_queue_schedule_to_start_timeout=_STICKY_TIMEOUT,
             graceful_shutdown_timeout=_SHUTDOWN_GRACE,
         )
+        set_aside()
         try:
             async with worker:
                 yield

@@ -1,15 +1,16 @@
-"""Garbage collection held back: only within the block, and as it was before."""
+"""Garbage collection held back: only within the block, and as it was before. And what it is not to look at."""
 
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from traceback import format_exception
 from weakref import ReferenceType, ref
 
 import pytest
 
 from laneway.history.checkpoints import StoredEntry, decode_entries, encode_entries
-from laneway.history.garbage import collection_paused, forget_frames
+from laneway.history.garbage import collection_paused, forget_frames, set_aside
 
 
 def _fail_without_collection() -> None:
@@ -73,5 +74,39 @@ def test_what_an_error_went_through_is_let_go_without_a_collection_and_its_trace
         assert held[0]() is None
         assert "_fails" in text
         assert "this one knows itself" in text
+    finally:
+        gc.enable()
+
+
+@pytest.fixture
+def nothing_set_aside() -> Iterator[None]:
+    before = gc.get_freeze_count()
+    gc.unfreeze()
+    yield
+    gc.unfreeze()
+    if before:
+        gc.freeze()
+
+
+@pytest.mark.usefixtures("nothing_set_aside")
+def test_what_is_set_aside_is_not_looked_at_and_what_comes_later_is():
+    there = [object()]
+    set_aside()
+    held = gc.get_freeze_count()
+    later = [object()]
+    looked_at = {id(one) for one in gc.get_objects()}
+    assert id(there) not in looked_at
+    assert id(later) in looked_at
+
+    set_aside()
+    assert gc.get_freeze_count() <= held  # a second worker of the process sets nothing aside
+
+
+@pytest.mark.usefixtures("nothing_set_aside")
+def test_who_has_switched_collection_off_has_nothing_set_aside():
+    gc.disable()
+    try:
+        set_aside()
+        assert not gc.get_freeze_count()
     finally:
         gc.enable()
