@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from copy import copy
 from dataclasses import asdict, dataclass, replace
+from threading import get_ident
 from typing import Any, Final, cast
 from uuid import UUID
 
@@ -47,6 +48,8 @@ Emit = Callable[[EventKind, Mapping[str, object]], None]
 
 UNSEEN: Final = "__interrupt__"
 """Under which name a checkpoint says what was there when the graph went on from it last."""
+
+_PAUSE_SECONDS: Final = 0.02
 
 
 def run_values(graph: Graph) -> frozenset[str]:
@@ -183,7 +186,9 @@ class StepListener(BaseCallbackHandler):
     def __init__(self, emit: Emit, used: TurnUsage) -> None:
         super().__init__()
         self._emit = emit
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._thread = asyncio.get_running_loop(), get_ident()
+        self._heard: list[tuple[EventKind, Mapping[str, object]]] = []
+        self._timer: asyncio.TimerHandle | None = None
         self._used = _Usage(**asdict(used))
         self._tools: dict[UUID, tuple[str, str | None]] = {}
         self.failures: list[BaseException] = []
@@ -205,21 +210,49 @@ class StepListener(BaseCallbackHandler):
 
     def say(self, kind: EventKind, data: Mapping[str, object]) -> None:
         """Say something on the lane's stream, from any thread."""
-        self._loop.call_soon_threadsafe(self._emit, kind, data)
+        if get_ident() == self._thread:
+            self._say_now(kind, data)
+        else:
+            self._loop.call_soon_threadsafe(self._say_now, kind, data)
+
+    def rest(self) -> tuple[tuple[EventKind, Mapping[str, object]], ...]:
+        """What was heard and not said yet: it is the caller's to say, with what the step ends with."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        rest, self._heard = tuple(self._heard), []
+        return rest
 
     def hear(self, message: BaseMessage) -> None:
-        """Say what a model says: a part of an answer, or a whole one that was not streamed."""
+        """Say what a model says: a part of an answer at once, and a whole one that was not streamed soon.
+
+        Such an answer is most often the last that a step says, and costs no write of its own.
+        """
         if not isinstance(message, AIMessage | AIMessageChunk):
             return
+        say = self.say if isinstance(message, AIMessageChunk) else self._say_soon
         if isinstance(message.content, str):
             if message.content:
-                self.say(EventKind.TEXT_DELTA, {"text": message.content})
+                say(EventKind.TEXT_DELTA, {"text": message.content})
             return
         for block in message.content_blocks:
             if block["type"] == "text" and block["text"]:
-                self.say(EventKind.TEXT_DELTA, {"text": block["text"]})
+                say(EventKind.TEXT_DELTA, {"text": block["text"]})
             elif block["type"] == "reasoning" and (thought := block.get("reasoning")):
-                self.say(EventKind.THINKING_DELTA, {"text": thought})
+                say(EventKind.THINKING_DELTA, {"text": thought})
+
+    def _say_now(self, kind: EventKind, data: Mapping[str, object]) -> None:
+        self._say_rest()
+        self._emit(kind, data)
+
+    def _say_soon(self, kind: EventKind, data: Mapping[str, object]) -> None:
+        self._heard.append((kind, data))
+        if self._timer is None:
+            self._timer = self._loop.call_later(_PAUSE_SECONDS, self._say_rest)
+
+    def _say_rest(self) -> None:
+        for kind, data in self.rest():
+            self._emit(kind, data)
 
     # What LangChain calls ---------------------------------------------------------------------------------------------
 

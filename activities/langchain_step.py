@@ -127,7 +127,6 @@ class Superstep:
         """Run the nodes that are next; those that ask a model are given what came while the turn ran before."""
         if not position.next:
             return await self._result(await self._snapshot(), position, position.used)
-        resume = resume_with(self._work)
         asking = [name for name in position.next if name in self._lane.models]
         if asking and not self._work.answers:
             position = self._steer(position, steered)
@@ -160,7 +159,6 @@ class Superstep:
                 step=self._work.step, request_index=position.asked_models + 1, model_id=model_id
             )
         root, begun = self._saver.root, {name: len(chain) for name, chain in self._saver.spaces.items()}
-        taken = root.metadata.get("step", 0) - position.origin
         # Not a continuation to LangGraph: see `langchain_run`.
         root.checkpoint["versions_seen"][UNSEEN] = dict(root.checkpoint["channel_versions"])
         codec = StateCodec(
@@ -172,6 +170,27 @@ class Superstep:
             copies=True,
         )
         listener = StepListener(self._work.emit, self._replay(codec, position.used))
+        try:
+            return await self._run_nodes(position, listener, codec, begun, asking=len(asking), model_id=model_id)
+        except Exception:
+            self._say_rest(listener)
+            await self._saver.keep_rest()
+            raise
+        finally:
+            listener.rest()
+
+    async def _run_nodes(
+        self,
+        position: Position,
+        listener: StepListener,
+        codec: StateCodec,
+        begun: Mapping[str, int],
+        *,
+        asking: int,
+        model_id: str,
+    ) -> StepResult[BaseMessage]:
+        """Run them, and say what comes of it; `asking` of them ask a model."""
+        taken = self._saver.root.metadata.get("step", 0) - position.origin
         resumes = self._resumes(begun)
 
         async def keep(header: object, values: Sequence[tuple[str, Any]]) -> None:
@@ -180,11 +199,12 @@ class Superstep:
             await self._keep(stored)
             await self._work.journal.finish(self._next_record(), stored.blob)
 
-        self._saver.keep_with(keep)
-        snapshot = await self._run(resume, listener, taken=taken, resumes=resumes)
+        self._saver.keep_with(keep, quiet=self._quiet(position))
+        snapshot = await self._run(resume_with(self._work), listener, taken=taken, resumes=resumes)
         self._saver.keep_with(None)
         if snapshot.interrupts:
-            return await self._waiting(snapshot, position, begun, listener.used)
+            result = await self._waiting(snapshot, position, begun, listener.used)
+            return replace(result, said=listener.rest())
         if self._tools is not None:
             await self._tools.tell()
         if asking:
@@ -197,9 +217,15 @@ class Superstep:
             )
         self._settle(snapshot, step=self._work.step + 1)
         asked = bool(asking) or listener.used.requests > position.used.requests
-        position = replace(position, next=list(snapshot.next), asked_models=position.asked_models + len(asking))
+        position = replace(position, next=list(snapshot.next), asked_models=position.asked_models + asking)
         result = await self._result(snapshot, replace(position, edited=False), listener.used)
-        return replace(result, asked=asked)
+        return replace(result, asked=asked, said=listener.rest())
+
+    def _quiet(self, position: Position) -> Collection[str]:
+        """The channels whose writes need not be kept before the step's end: see `langchain_quiet`."""
+        is_alone = len(position.next) == 1
+        is_told = self._tools is not None or self._work.hooks.has("after_model_request")
+        return self._lane.quiet if is_alone and not is_told and self._budget is None else ()
 
     def _steer(self, position: Position, steered: Sequence[tuple[str, GraphInput]]) -> Position:
         """Let messages that came while the turn ran follow the history, in order, up to the first that cannot."""
@@ -256,6 +282,10 @@ class Superstep:
             if budget.stopped is not None:  # a node that catches everything went on without it
                 raise budget.stopped
         return await graph.aget_state(cast("Any", {"configurable": {"thread_id": self._work.conversation}}))
+
+    def _say_rest(self, listener: StepListener) -> None:
+        for kind, data in listener.rest():
+            self._work.emit(kind, data)
 
     async def _tell_answer(self, snapshot: StateSnapshot, *, request_index: int, model_id: str) -> None:
         """Tell hooks of what models answered: it is kept by now."""
