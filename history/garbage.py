@@ -5,8 +5,8 @@ history of 10,000 messages it would look at them several times over, in vain, an
 
 For the same reason it comes seldom, and counts no bytes. So a step leaves nothing that refers to itself in a circle.
 
-And a worker with 50 turns at once makes enough for a full pass every few hundred turns: past some 400,000 objects of the
-agent frameworks' modules, which are there for as long as the process is, and took a millisecond of each turn.
+And a worker with 50 turns at once makes enough for a full pass every few hundred turns: past some 400,000 objects of
+the agent frameworks' modules, which are there for as long as the process is, and took a millisecond of each turn.
 """
 
 from __future__ import annotations

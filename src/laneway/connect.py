@@ -22,6 +22,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
 from laneway.activities.telemetry import Instruments
+from laneway.activities.wire_payloads import WIRE
 from laneway.errors import ConfigurationError, LanewayError, ServiceUnavailable
 from laneway.redis_connection import quick
 from laneway.settings import ENV_PREFIX, Settings
@@ -49,7 +50,7 @@ _RETRIED = (redis_errors.ConnectionError, redis_errors.TimeoutError, redis_error
 async def connect_temporal(
     settings: Settings,
     *,
-    data_converter: temporalio.converter.DataConverter = temporalio.converter.DataConverter.default,
+    data_converter: temporalio.converter.DataConverter = WIRE,
     interceptors: Sequence[temporalio.client.Interceptor] = (),
 ) -> temporalio.client.Client:
     """Connect to Temporal and make sure that the namespace exists.

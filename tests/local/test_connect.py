@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
+from redis.asyncio import Connection
+from redis.exceptions import DataError
 
 from laneway.connect import connect_redis, connect_temporal
 from laneway.embedded import ValkeyServer
 from laneway.errors import ConfigurationError, ServiceUnavailable
 from laneway.local import LocalStack
+from laneway.redis_connection import quick
 from laneway.settings import Settings
 
 CLOSED = "127.0.0.1:1"
@@ -115,3 +118,26 @@ async def test_tls_to_a_server_without_it_fails_with_a_reason() -> None:
         with pytest.raises(ServiceUnavailable, match="TLS") as caught:
             await connect_temporal(settings)
     assert "s3cr3t" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("GET", "name"),
+        ("CONFIG GET", "append*"),
+        ("EVALSHA", "5d1a", 1, b"\xff\x00\r\n", "\u00fc\U0001f600", 0, -17, ""),
+        ("SET", "name", b"x" * 100_000),
+        ("INCRBYFLOAT", "name", 1.5),
+        ("SET", "name", bytearray(b"x"), "EX", 5),
+    ],
+)
+def test_commands_are_put_together_as_by_redis_py(command: tuple[str, str | bytes | int]) -> None:
+    ours, theirs = quick(Connection)(), Connection()
+    assert b"".join(ours.pack_command(*command)) == b"".join(map(bytes, theirs.pack_command(*command)))
+
+
+def test_what_is_no_argument_of_a_command_is_refused_as_by_redis_py() -> None:
+    with pytest.raises(DataError, match="NoneType"):
+        quick(Connection)().pack_command("SET", "name", None)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="bool"):
+        quick(Connection)().pack_command("SET", "name", True)
