@@ -30,9 +30,11 @@ __all__ = ["idle", "kills", "memory"]
 _START_SECONDS = 60.0
 _CACHE_BYTES = 1_000_000
 _WARM_UP_LANES = 1000
+# As in the image of `deploy/`.
+_ALLOCATOR = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": "131072"}
 _MEMORY_NOTE = (
     f"Resident memory of a worker process of its own. Its cache of histories is set to {_CACHE_BYTES / 1e6:g} MB; by "
-    "default it is 256 MB. `MALLOC_ARENA_MAX` is 2, as in the image of `deploy/`. What stays short fits the cache, and "
+    "default it is 256 MB. The allocator is set as in the image of `deploy/`. What stays short fits the cache, and "
     "the figure is what the worker itself takes; what grows does not, so it is read anew for each turn, and what 50 "
     "turns at once have in memory grows with it. All lanes begin at once: their workflows continue as new together."
 )
@@ -54,7 +56,7 @@ class WorkerProcess:
         with log.open("a") as errors:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "bench.arms.worker", settings.model_dump_json(),
-                cwd=ROOT, env={**os.environ, "MALLOC_ARENA_MAX": "2"},
+                cwd=ROOT, env=os.environ | _ALLOCATOR,
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,
             )  # fmt: skip
         assert process.stdout is not None
