@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
@@ -21,6 +22,9 @@ from laneway.workflows.lane import LaneWorkflow
 __all__ = ["open_store", "run_worker", "workflow_runner"]
 
 _MAX_STEPS = 200
+# Python computes in one thread at a time, and a lane's task is a millisecond; Temporal's default is up to 500 threads,
+# which are never given back.
+_WORKFLOW_THREADS = 8
 _SHUTDOWN_GRACE = timedelta(seconds=5)
 # A killed worker's lanes go to another one after this long; Temporal's default of 10 s would be felt.
 _STICKY_TIMEOUT = timedelta(seconds=1)
@@ -60,12 +64,14 @@ async def run_worker(agents: Agents, settings: Settings) -> AsyncGenerator[None]
         temporal = await connect_temporal(settings, interceptors=interceptors_of(agents.instruments))
         interval = min(settings.heartbeat_interval, settings.heartbeat_timeout / 2)
         steps = Steps(store, agents, cache=HistoryCache(settings.history_cache_bytes), heartbeat_interval=interval)
+        threads = ThreadPoolExecutor(_WORKFLOW_THREADS, thread_name_prefix="laneway-workflow")
         worker = Worker(
             temporal,
             task_queue=settings.task_queue,
             workflows=[LaneWorkflow],
             activities=[steps.step, steps.abort],
             workflow_runner=workflow_runner(),
+            workflow_task_executor=threads,
             max_concurrent_activities=_MAX_STEPS,
             max_heartbeat_throttle_interval=interval,
             default_heartbeat_throttle_interval=interval,
@@ -77,4 +83,5 @@ async def run_worker(agents: Agents, settings: Settings) -> AsyncGenerator[None]
             async with worker:
                 yield
         finally:
+            threads.shutdown(wait=False)
             await agents.close()

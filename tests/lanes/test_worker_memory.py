@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import threading
 from collections.abc import Callable, Generator
 
 import pytest
@@ -80,3 +81,21 @@ async def test_a_step_that_fails_leaves_no_history_in_memory(
     for _ in range(TURNS):
         await fail()
     assert await _settled(collector_off) <= before
+
+
+async def test_many_lanes_at_once_take_a_bounded_number_of_threads(bench: Bench, conversation_id: str):
+    """A thread that has been needed once would stay; they end with the worker."""
+
+    def threads() -> int:
+        return sum(one.name.startswith("laneway-workflow") for one in threading.enumerate())
+
+    agents = {"agent": Recorder().adapter()}
+    worker = await bench.worker(agents)
+    client = await bench.client(agents)
+    lanes = [client.conversation(f"{conversation_id}-{number}") for number in range(40)]
+    await asyncio.gather(*(lane.ask("agent", "hello") for lane in lanes))
+    assert 1 <= threads() <= 8
+    await worker.aclose()
+    async with asyncio.timeout(10):
+        while threads():
+            await asyncio.sleep(0.05)
