@@ -18,8 +18,8 @@ from laneway.activities.langchain_editing import NodeRequest, describe
 from laneway.activities.langchain_framing import sent_prefix
 from laneway.activities.langchain_lane import LaneGraph
 from laneway.activities.langchain_recorded import edit_once
-from laneway.activities.langchain_step import with_calls
 from laneway.activities.langchain_traits import traits_of
+from laneway.activities.langchain_view import with_calls
 from laneway.history.compaction import Compaction, compactor, summaries_of, why_not
 from laneway.history.model_calls import ModelCalls
 from laneway.history.records import TurnUsage

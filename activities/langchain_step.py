@@ -9,44 +9,35 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from functools import partial
 from typing import Any, Final, cast
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.channels.delta import DeltaChannel
 from langgraph.errors import GraphRecursionError
 from langgraph.types import StateSnapshot
 
 from laneway.activities.adapter import StepResult, StepWork
 from laneway.activities.hooks import AfterModelRequest
-from laneway.activities.langchain_archive import archive_before, bounded
 from laneway.activities.langchain_budget import GraphBudget, Sized
 from laneway.activities.langchain_checkpoint import ROOT, StepSaver, checkpoint_name
-from laneway.activities.langchain_compaction import compacted_at, compacting, receipt_of_compaction
-from laneway.activities.langchain_editing import DIALECT, NodeRequest, describe
-from laneway.activities.langchain_framing import FramingWatch, sent_prefix
-from laneway.activities.langchain_growth import History, grown, has_open_calls, shown
+from laneway.activities.langchain_compaction import compacting
+from laneway.activities.langchain_framing import FramingWatch
 from laneway.activities.langchain_lane import LaneGraph
 from laneway.activities.langchain_models import told_apart
 from laneway.activities.langchain_position import Position
-from laneway.activities.langchain_prefix import PrefixWatch, is_stale, released
 from laneway.activities.langchain_prompt import GraphInput
-from laneway.activities.langchain_recorded import edit_once
 from laneway.activities.langchain_run import UNSEEN, StepListener, borrowed, run_graph, run_values
 from laneway.activities.langchain_state import Saved, Spaces, StateCodec, Stored
 from laneway.activities.langchain_telemetry import GraphSpans
 from laneway.activities.langchain_tools import HookStopped, ToolGate
-from laneway.activities.langchain_traits import ModelTraits
+from laneway.activities.langchain_view import StepMessages
 from laneway.activities.langchain_waiting import requests_of, resume_with
-from laneway.history.editing import EditOutcome, EditReceipt
-from laneway.history.model_calls import ModelCalls
-from laneway.history.prefix import receipts_of
 from laneway.history.records import TurnUsage
-from laneway.history.scopes import CompactionInForce, in_force
+from laneway.history.scopes import CompactionInForce
 from laneway.langgraph_encoder import Snapshot
 
-__all__ = ["Superstep", "with_calls"]
+__all__ = ["Superstep"]
 
 _OF_A_TASK: Final = ":"
 """In the name of a namespace that is a task's own, and of no use when the task is done."""
@@ -77,31 +68,20 @@ class Superstep:
         self._lane = lane
         self._work = work
         self._context = context
-        self._history = History(work.history, work.entries)
-        # How many of its messages Redis has; None where it has another history.
-        self._staged: int | None = len(work.history)
-        self._shown = shown(work.history, live=live, asks=False)
-        # Of each message of the history the copy that was shown, where it is as it was.
-        self._copies: Sequence[BaseMessage | None] = self._shown.copies_of(work.history)
+        self._messages = StepMessages(lane, work, live=live)
         # The head does not move while the turn runs, so what is staged need not hold again what the head holds.
         self._committed = committed
         self._parts = dict(work.parts)
         blob = committed if state is None else state
-        spaces = lane.load(blob, self._shown.messages, parts=self._parts, held=committed)
+        spaces = lane.load(blob, self._messages.shown.messages, parts=self._parts, held=committed)
         self._saver = StepSaver(work.conversation, spaces)
         given: Mapping[str, object] = lane.config.get("configurable") or {}
         self._config = {**lane.config, "configurable": {**given, **_names_of(work)}}
-        self._archived: EditOutcome[BaseMessage] | None = None
-        self._edited: EditOutcome[BaseMessage] | None = None
-        self._released: EditOutcome[BaseMessage] | None = None
-        self._watch: PrefixWatch | None = None
         self._framing: FramingWatch | None = None
         self._budget: GraphBudget | None = None
-        self._compacted: EditReceipt | None = None
         self._compaction: CompactionInForce | None = None
         self._records = 0
         self._tools = ToolGate(work) if work.hooks.has("before_tool", "after_tool") else None
-        self._took: list[str] = []
 
     async def begin(self, given: GraphInput, *, live: int) -> Position:
         """Give the graph a turn's input: up to its first node."""
@@ -109,13 +89,13 @@ class Superstep:
         update = {**given.state, self._lane.messages_key: list(given.messages)}
         snapshot = await self._run(update, listener, taken=0)
         self._settle(snapshot, step=self._work.step)
-        self._grow()
-        root = self._saver.root
+        root, messages = self._saver.root, self._messages
+        messages.grow(root)
         return Position(
             next=list(snapshot.next),
             origin=root.metadata.get("step", 0),
             begun=_version(root, self._lane.output.channel),
-            live=live if self._staged is not None else len(self._history.messages),
+            live=live if messages.is_staged else len(messages.history.messages),
             asked=given.messages[-1].id if given.messages else None,
             used=listener.used,
             prefix=cast("str | None", self._work.extras.get("prefix")),
@@ -127,33 +107,22 @@ class Superstep:
         """Run the nodes that are next; those that ask a model are given what came while the turn ran before."""
         if not position.next:
             return await self._result(await self._snapshot(), position, position.used)
+        messages = self._messages
         asking = [name for name in position.next if name in self._lane.models]
         if asking and not self._work.answers:
-            position = self._steer(position, steered)
+            position = messages.steer(position, steered)
         if asking:
-            models = [self._lane.models[name] for name in asking]
-            traits = replace(models[0], binds_reasoning=any(one.binds_reasoning for one in models))
-            if not position.edited:
-                position = await self._archive(position, traits)
-                position = await self._edit(position, traits)
-            if traits.binds_reasoning:
-                position = self._keep_prefix(position, traits)
-        self._show(position, asks=bool(asking))
+            position = await messages.prepare(position, asking)
+        messages.show(position, self._saver.root, asks=bool(asking))
+        shown, history = messages.shown.messages, messages.history
         if self._work.account.is_limited:
-            self._budget = GraphBudget(self._work.account, self._lane.tools, self._watch)
-            history = self._history
+            self._budget = GraphBudget(self._work.account, self._lane.tools, messages.watch)
             self._budget.begin(
-                Sized.of(
-                    self._shown.messages,
-                    history.messages,
-                    history.entries,
-                    live=position.live,
-                    framing=position.framing,
-                )
+                Sized.of(shown, history.messages, history.entries, live=position.live, framing=position.framing)
             )
         model_id = self._lane.models[asking[0]].model_id if asking else ""
         if asking:
-            self._framing = FramingWatch(self._lane.framings, self._work.lane_id, self._shown.messages)
+            self._framing = FramingWatch(self._lane.framings, self._work.lane_id, shown)
             self._compaction = self._work.scope.compaction
             await self._work.hooks.before_model_request(
                 step=self._work.step, request_index=position.asked_models + 1, model_id=model_id
@@ -163,7 +132,7 @@ class Superstep:
         root.checkpoint["versions_seen"][UNSEEN] = dict(root.checkpoint["channel_versions"])
         codec = StateCodec(
             self._lane.serde,
-            self._history.messages,
+            history.messages,
             growing=True,
             held=self._committed,
             parts=self._parts,
@@ -227,19 +196,6 @@ class Superstep:
         is_told = self._tools is not None or self._work.hooks.has("after_model_request")
         return self._lane.quiet if is_alone and not is_told and self._budget is None else ()
 
-    def _steer(self, position: Position, steered: Sequence[tuple[str, GraphInput]]) -> Position:
-        """Let messages that came while the turn ran follow the history, in order, up to the first that cannot."""
-        if has_open_calls(self._history.messages):
-            return position  # their results come first
-        for turn_id, given in steered:
-            if given.state or not all(isinstance(one, HumanMessage) for one in given.messages):
-                break
-            entries = [describe(one, self._work.turn_id) for one in given.messages]
-            self._history = History([*self._history.messages, *given.messages], [*self._history.entries, *entries])
-            self._took.append(turn_id)
-            position = replace(position, asked=given.messages[-1].id)
-        return position
-
     async def _run(self, given: object, listener: StepListener, *, taken: int, resumes: bool = False) -> StateSnapshot:
         lane = self._lane
         graph = borrowed(lane.graph, self._saver, taken=taken)
@@ -247,7 +203,7 @@ class Superstep:
         handlers: list[BaseCallbackHandler] = [listener]
         if self._work.telemetry is not None:
             handlers.append(GraphSpans(self._work.telemetry))
-        handlers += [one for one in (self._watch, self._framing) if one is not None]
+        handlers += [one for one in (self._messages.watch, self._framing) if one is not None]
         if self._tools is not None:
             graph = self._tools.guarded(graph)
             handlers.append(self._tools.watch)
@@ -292,7 +248,7 @@ class Superstep:
         hooks, work = self._work.hooks, self._work
         if not hooks.has("after_model_request"):
             return
-        known = {message.id for message in self._shown.messages}
+        known = {message.id for message in self._messages.shown.messages}
         found: Sequence[BaseMessage] = snapshot.values.get(self._lane.messages_key, ())
         answers = [one for one in found if isinstance(one, AIMessage) and one.id not in known]
         event = AfterModelRequest(
@@ -309,90 +265,13 @@ class Superstep:
         graph = borrowed(self._lane.graph, self._saver, taken=0)
         return await graph.aget_state(cast("Any", {"configurable": {"thread_id": self._work.conversation}}))
 
-    # What the graph is shown ------------------------------------------------------------------------------------------
-
-    async def _archive(self, position: Position, traits: ModelTraits) -> Position:
-        """Let old tool exchanges of the turn give way to a checkpoint."""
-        lane, work = self._lane, self._work
-        if lane.given.archival is None:
-            return position
-        outcome = await archive_before(
-            self._request(position, traits),
-            lane.given.archival,
-            owner=lane.owner,
-            archived=work.archive,
-            journal=work.journal,
-            codec=lane.codec,
-            given=position.given,
-        )
-        self._archived = outcome
-        return position if outcome is None else self._rewritten(position, outcome)
-
-    async def _edit(self, position: Position, traits: ModelTraits) -> Position:
-        """Let the history processor in force edit what model nodes are about to read."""
-        lane, work = self._lane, self._work
-        processing = in_force([lane.given.processing, work.scope.processing])
-        if processing.processor is None:
-            return position
-        calls = ModelCalls(
-            work.journal,
-            framing=lane.framings.get(work.lane_id),
-            prefix=partial(sent_prefix, self._history.messages, position.live),
-            admit=work.account.admit,
-            settle=work.account.settle,
-            earlier=work.earlier_calls,
-        )
-        request = replace(self._request(position, traits), calls=calls)
-        outcome = await edit_once(request, processing, owner=lane.owner, journal=work.journal, codec=lane.codec)
-        self._edited = outcome
-        return self._rewritten(replace(position, used=with_calls(position.used, outcome.receipt)), outcome)
-
-    def _rewritten(self, position: Position, outcome: EditOutcome[BaseMessage]) -> Position:
-        """Take up what an edit has made of the history."""
-        if outcome.verdict != "accepted":
-            return position
-        self._history, self._staged, self._copies = History(outcome.messages, outcome.entries), None, ()
-        return replace(position, live=len(outcome.messages))
-
-    def _request(self, position: Position, traits: ModelTraits) -> NodeRequest:
-        work = self._work
-        return NodeRequest(
-            messages=self._history.messages,
-            entries=self._history.entries,
-            turn_id=work.turn_id,
-            request_index=position.asked_models + 1,
-            cache_epoch=work.checkpoint.epoch,
-            history_version=f"{work.checkpoint}+{work.step}",
-            live=position.live,
-            model=traits,
-        )
-
-    def _keep_prefix(self, position: Position, traits: ModelTraits) -> Position:
-        """Have reasoning meet what it was signed under: release it where an attempt before this found that it does not.
-
-        Raises:
-            HistoryProcessingValidationError: the cycle that runs holds such reasoning.
-        """
-        if is_stale(self._work.journal):
-            outcome = released(self._request(position, traits), owner=self._lane.owner)
-            self._released = outcome
-            position = self._rewritten(position, outcome)
-        bound = {name for message in self._history.messages for name in DIALECT.bound_reasoning(message)}
-        self._watch = PrefixWatch(position.prefix, bound)
-        return position
-
-    def _show(self, position: Position, *, asks: bool) -> None:
-        self._shown = shown(self._history.messages, live=position.live, asks=asks, copies=self._copies)
-        if self._shown.messages or self._lane.messages_key in self._saver.root.checkpoint["channel_versions"]:
-            self._lane.put_messages(self._saver.root, self._shown.messages)
+    # What is kept before the step ends --------------------------------------------------------------------------------
 
     async def _keep(self, stored: Stored) -> None:
         """Keep the large parts of what is about to be stored."""
         if stored.new:
             await self._work.keep(stored.new)
             self._parts.update(stored.new)
-
-    # What earlier attempts kept ---------------------------------------------------------------------------------------
 
     def _next_record(self) -> str:
         self._records += 1
@@ -444,67 +323,27 @@ class Superstep:
             else:
                 spaces[namespace] = [root] if namespace == ROOT else _needed(spaces[namespace])
 
-    def _grow(self) -> bool:
-        """Take up what the graph has made of its messages; whether they only grew."""
-        work, key = self._work, self._lane.messages_key
-        value = _unwrapped(self._saver.root.checkpoint["channel_values"].get(key, []))
-        name = f"{work.turn_id}/{work.step}"
-        self._history, kept, self._copies = grown(
-            self._history, self._shown, value, channel=key, turn_id=work.turn_id, name=name
-        )
-        if not kept:
-            self._staged = None
-        return kept
-
-    def _so_far(self) -> StepResult[BaseMessage]:
-        """What was not staged yet: of the history, and of what its editing did."""
-        history, staged, edited = self._history, self._staged, self._edited
-        result: StepResult[BaseMessage] = StepResult(
-            appended=() if staged is None else history.messages[staged:],
-            rewritten=history.messages if staged is None else None,
-            entries=history.entries if staged is None else history.entries[staged:],
-            state=b"",
-            usage=TurnUsage(),
-            took=tuple(self._took),
-        )
-        receipts = receipts_of((self._archived, edited, self._released))
-        if self._compacted is not None:
-            receipts = (*receipts, self._compacted)
-        if edited is None:
-            return replace(result, edits=receipts)
-        return replace(
-            result,
-            edits=receipts,
-            noops=int(edited.verdict == "no-op"),
-            skips=int(edited.verdict == "skipped"),
-        )
-
     async def _result(self, snapshot: StateSnapshot, position: Position, used: TurnUsage) -> StepResult[BaseMessage]:
         lane, root = self._lane, self._saver.root
         done = not position.next
-        before = {id(message) for message in self._history.messages}
-        known = {message.id for message in self._history.messages}
-        kept = self._grow()
-        self._history = await bounded(
-            self._history,
-            before,
-            max_bytes=lane.given.max_result_bytes,
-            archived=None if lane.given.archival is None else self._work.archive,
-            turn_id=self._work.turn_id,
-        )
-        messages = self._history.messages
+        seen = self._messages
+        before = {id(message) for message in seen.history.messages}
+        known = {message.id for message in seen.history.messages}
+        kept = seen.grow(root)
+        await seen.bound(before)
+        messages = seen.history.messages
         if not kept:
             position = replace(position, live=len(messages))
-        position = self._take_compaction(position, known)
-        if self._watch is not None:
-            position = replace(position, prefix=self._watch.after(messages))
+        position = seen.take_compaction(position, known)
+        if seen.watch is not None:
+            position = replace(position, prefix=seen.watch.after(messages))
         if self._budget is not None:
             position = replace(position, framing=self._budget.framing_after(messages))
         if done:
             for name in run_values(lane.graph):
                 root.checkpoint["channel_values"].pop(name, None)
                 root.checkpoint["channel_versions"].pop(name, None)
-        result = replace(self._so_far(), usage=used)
+        result = replace(seen.result(), usage=used)
         if not done:
             return replace(result, state=await self._stored(replace(position, used=used), self._saver.spaces))
         extras = await lane.committed(self._work, self._saver.spaces, messages, parts=self._parts)
@@ -525,23 +364,12 @@ class Superstep:
             output_type=output.type,
         )
 
-    def _take_compaction(self, position: Position, known: Collection[str | None]) -> Position:
-        """Begin an epoch where an answer of this superstep brought a compaction by its provider."""
-        index = compacted_at(self._history.messages)
-        if index is None or self._history.messages[index].id in known:
-            return position
-        traits = next(iter(self._lane.models.values()), ModelTraits())
-        # `asked_models` counts the request that brought it by now.
-        request = replace(self._request(position, traits), request_index=position.asked_models)
-        self._compacted, self._staged = receipt_of_compaction(request, index, owner=self._lane.owner), None
-        return replace(position, live=index)
-
     async def _waiting(
         self, snapshot: StateSnapshot, position: Position, begun: Mapping[str, int], used: TurnUsage
     ) -> StepResult[BaseMessage]:
         """What the superstep began from is staged; what it has come to is in the journal already."""
         result = replace(
-            self._so_far(), usage=used, requests=requests_of(self._work, snapshot, self._lane.given.delegates)
+            self._messages.result(), usage=used, requests=requests_of(self._work, snapshot, self._lane.given.delegates)
         )
         if self._work.answers:
             assert self._work.state is not None
@@ -553,7 +381,7 @@ class Superstep:
 
     async def _stored(self, position: Position, spaces: Spaces) -> bytes:
         """What the turn goes on from; its large parts are kept with the turn."""
-        stored = self._lane.dump(spaces, self._history.messages, parts=self._parts, held=self._committed)
+        stored = self._lane.dump(spaces, self._messages.history.messages, parts=self._parts, held=self._committed)
         await self._keep(stored)
         return position.to_bytes(stored.blob)
 
@@ -561,18 +389,6 @@ class Superstep:
 def _names_of(work: StepWork[BaseMessage]) -> Mapping[str, object]:
     """By which names nodes and tools find the conversation and the turn in their configuration."""
     return {"thread_id": work.conversation, "turn_id": work.turn_id}
-
-
-def with_calls(used: TurnUsage, receipt: EditReceipt | None) -> TurnUsage:
-    """What was used, the model calls of history processors included."""
-    for call in receipt.calls if receipt is not None else ():
-        figures = {name: getattr(used, name) + spent for name, spent in asdict(call.usage).items()}
-        used = replace(used, **figures)
-    return used
-
-
-def _unwrapped(value: Any) -> object:
-    return value.value if type(value) is Snapshot else value
 
 
 def _version(root: Saved, channel: str) -> int:
