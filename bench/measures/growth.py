@@ -79,6 +79,8 @@ async def pydantic_growth(setting: Setting) -> Section:
     if not runs:
         return section
     long = runs[-1]
+    if LANEWAY in long:
+        await _play_to_last_mark(setting, long[LANEWAY])
     section.tables += [_times_table(long, f"The last of {len(runs)} runs, the arms in blocks of {_BLOCK} turns.")]
     section.tables += _endings(long)
     section.raw = {**_raw(runs), "beside_framework": beside}
@@ -140,6 +142,12 @@ async def _grown(
     if beside is not None and LANEWAY in courses:
         await _beside(setting, courses[LANEWAY], beside)
     return courses
+
+
+async def _play_to_last_mark(setting: Setting, course: Course) -> None:
+    """Where the time of all arms was over before a conversation was as long as its storage is judged at, play it on."""
+    while course.goes_on and len(course.seconds) < min(_STORED_AT[-1], course.limit):
+        await _block(setting, course)
 
 
 async def _beside(setting: Setting, course: Course, beside: dict[int, list[tuple[float, float]]]) -> None:
