@@ -3,14 +3,13 @@
 It holds checkpoints in memory, seeded with the lane's messages and the state that was staged last. What a task writes
 is kept durably as soon as the task is done, in the step's journal, and so is what subgraphs save: an attempt that is
 repeated finds both and runs only what is missing. The graph's own checkpoint, which a finished superstep ends with, is
-not written here: it is the step's result, and is staged with it. So is what the only task of a superstep wrote, where
-no code of the user's comes before that: it is put off, and kept only where the step fails after all.
+not written here: it is the step's result, and is staged with it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, Final, cast
 from uuid import UUID
@@ -26,7 +25,6 @@ from langgraph.checkpoint.base import (
     writes_sort_key,
 )
 
-from laneway.activities.langchain_quiet import is_of_a_node
 from laneway.activities.langchain_state import Saved, Spaces, metadata_of
 from laneway.errors import InvalidInput
 
@@ -61,29 +59,15 @@ class StepSaver(BaseCheckpointSaver[int]):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._order = asyncio.Lock()
         self._late: set[asyncio.Task[None]] = set()
-        self._quiet: Collection[str] = ()
-        self._put_off: tuple[Keep, object, Sequence[tuple[str, Any]]] | None = None
 
     @property
     def root(self) -> Saved:
         """The graph's latest checkpoint."""
         return self.spaces[ROOT][-1]
 
-    def keep_with(self, keep: Keep | None, *, quiet: Collection[str] = ()) -> None:
-        """Have what tasks write and what subgraphs save kept, from now on.
-
-        Args:
-            keep: keeps it.
-            quiet: the channels of whose writes the graph's only node may put off its own until the step ends.
-        """
-        self._keep, self._loop, self._quiet = keep, asyncio.get_running_loop(), quiet
-
-    async def keep_rest(self) -> None:
-        """Keep what was put off: the step has failed since."""
-        rest, self._put_off = self._put_off, None
-        if rest is not None:
-            keep, header, values = rest
-            await keep(header, values)
+    def keep_with(self, keep: Keep | None) -> None:
+        """Have what tasks write and what subgraphs save kept, from now on."""
+        self._keep, self._loop = keep, asyncio.get_running_loop()
 
     async def kept(self) -> None:
         """Wait until everything is kept that came from other threads."""
@@ -201,14 +185,8 @@ class StepSaver(BaseCheckpointSaver[int]):
     ) -> None:
         namespace, checkpoint_id = _place(config)
         self._put_writes(namespace, checkpoint_id, writes, task_id, task_path)
-        if _is_failure(writes):
-            return
-        record = _writes_record(namespace, checkpoint_id, writes, task_id, task_path)
-        is_last = namespace == ROOT and is_of_a_node(task_path) and self._put_off is None
-        if is_last and self._keep is not None and all(channel in self._quiet for channel, _ in writes):
-            self._put_off = (self._keep, *record)
-        else:
-            await self._keep_now(*record)
+        if not _is_failure(writes):
+            await self._keep_now(*_writes_record(namespace, checkpoint_id, writes, task_id, task_path))
 
     def _put(self, namespace: str, saved: Saved) -> None:
         self.spaces.setdefault(namespace, []).append(saved)

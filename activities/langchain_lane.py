@@ -9,7 +9,6 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Final, cast
 
 from langchain_core.messages import BaseMessage
@@ -26,7 +25,6 @@ from laneway.activities.langchain_codec import MessageCodec
 from laneway.activities.langchain_framing import GraphFraming
 from laneway.activities.langchain_graphs import Graph
 from laneway.activities.langchain_output import OutputFinder
-from laneway.activities.langchain_quiet import quiet_channels
 from laneway.activities.langchain_run import borrowed
 from laneway.activities.langchain_state import Saved, Spaces, StateCodec, Stored
 from laneway.activities.langchain_traits import ModelTraits
@@ -72,11 +70,6 @@ class LaneGraph:
         """How many supersteps a turn may have."""
         whole: Any = ensure_config(self.graph.config, cast("Any", self.config))
         return int(whole["recursion_limit"])
-
-    @cached_property
-    def quiet(self) -> frozenset[str]:
-        """See `quiet_channels`."""
-        return quiet_channels(self.graph, self.config)
 
     def load(
         self,

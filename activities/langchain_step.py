@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any, Final, cast
@@ -143,7 +143,6 @@ class Superstep:
             return await self._run_nodes(position, listener, codec, begun, asking=len(asking), model_id=model_id)
         except Exception:
             self._say_rest(listener)
-            await self._saver.keep_rest()
             raise
         finally:
             listener.rest()
@@ -168,7 +167,7 @@ class Superstep:
             await self._keep(stored)
             await self._work.journal.finish(self._next_record(), stored.blob)
 
-        self._saver.keep_with(keep, quiet=self._quiet(position))
+        self._saver.keep_with(keep)
         snapshot = await self._run(resume_with(self._work), listener, taken=taken, resumes=resumes)
         self._saver.keep_with(None)
         if snapshot.interrupts:
@@ -189,12 +188,6 @@ class Superstep:
         position = replace(position, next=list(snapshot.next), asked_models=position.asked_models + asking)
         result = await self._result(snapshot, replace(position, edited=False), listener.used)
         return replace(result, asked=asked, said=listener.rest())
-
-    def _quiet(self, position: Position) -> Collection[str]:
-        """The channels whose writes need not be kept before the step's end: see `langchain_quiet`."""
-        is_alone = len(position.next) == 1
-        is_told = self._tools is not None or self._work.hooks.has("after_model_request")
-        return self._lane.quiet if is_alone and not is_told and self._budget is None else ()
 
     async def _run(self, given: object, listener: StepListener, *, taken: int, resumes: bool = False) -> StateSnapshot:
         lane = self._lane

@@ -76,8 +76,10 @@ class Dying(Lane):
 NONE: tuple[int, bool] | None = None
 # Each attempt's death: before or after which of its writes; and what is run more than once for it.
 DEATHS: list[tuple[str, list[tuple[int, bool] | None], dict[str, int]]] = [
-    ("before the answer is staged", [(0, False)], {"model asked": 3}),
-    ("after the answer is staged", [(0, True)], {}),
+    ("before the answer is kept", [(0, False)], {"model asked": 3}),
+    ("after the answer is kept", [(0, True)], {}),
+    ("before the step is staged", [(1, False)], {}),
+    ("after the step is staged", [(1, True)], {}),
     ("before the second of three tasks is kept", [NONE, (1, False)], {"twice": 2}),
     ("after the second of three tasks is kept", [NONE, (1, True)], {"twice": 1}),
     ("in a subgraph, after its first node", [NONE, NONE, (4, False)], {}),

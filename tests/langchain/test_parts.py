@@ -133,8 +133,8 @@ async def test_a_failed_turn_leaves_no_part(lane: FileLane, redis: Redis):
     assert not await redis.exists(names.turn("t1"))
 
 
-# The steps' writes: the file is kept, the step is staged; then two more steps.
-WRITES = [2, 1, 1]
+# The steps' writes: the file is kept, what `take` wrote is journaled, the step is staged; then two more steps.
+WRITES = [3, 2, 2]
 PLACES = [(step, write, after) for step, n in enumerate(WRITES) for write in range(n) for after in (False, True)]
 
 

@@ -124,10 +124,6 @@ class SteppedLane:
     def store(self) -> HistoryStore:
         return HistoryStore(self.redis, prefix=self.prefix)
 
-    def store_of_attempt(self, left: int | None, *, after: bool) -> DyingStore:
-        """What an attempt at a step writes to."""
-        return DyingStore(self.redis, prefix=self.prefix, left=left, after=after)
-
     async def messages(self) -> list[Any]:
         """The lane's native messages."""
         head = await self.store.head(self.key)
@@ -160,7 +156,7 @@ class SteppedLane:
 
     async def _attempt(self, request: StepInput, attempt: int) -> StepOutcome | None:
         left, after = (self.deaths.pop(0) if self.deaths else None) or (None, False)
-        store = self.store_of_attempt(left, after=after)
+        store = DyingStore(self.redis, prefix=self.prefix, left=left, after=after)
         agents = Agents({"agent": self.adapter()})
         environment = ActivityEnvironment()
         info = ActivityEnvironment.default_info()
