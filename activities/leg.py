@@ -8,6 +8,7 @@ the activity that makes it.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
@@ -56,16 +57,14 @@ class Leg:
 
         Such a message is kept before it is sent, so it is one of the lane's open turns.
         """
-        known = {self.request.t, *self.request.u, *attempt.tally.taken}
-        return self.request.n > self._first and not attempt.turn.open <= known
+        return self.request.n > self._first and not self._knows_all(attempt, attempt.tally.taken)
 
     def after(self, outcome: StepOutcome, attempt: Attempt) -> StepOutcome | None:
         """What the activity reports once its step has ended. None where it takes the next one."""
         last = self.request.n
         if outcome.s != "next" or (attempt.asked and attempt.staged_first):
             return self._reported(outcome, last)
-        known = {self.request.t, *self.request.u, *outcome.u}
-        if self._has_time() and attempt.turn.open <= known:
+        if self._has_time() and self._knows_all(attempt, outcome.u):
             self.request = replace(self.request, n=last + 1)
             self.is_new = attempt.staged_first
             return None
@@ -74,6 +73,10 @@ class Leg:
     def stop(self, outcome: StepOutcome) -> StepOutcome:
         """What the activity reports where it has not taken the step that it is at."""
         return self._handed_back(outcome, self.request.n - 1)
+
+    def _knows_all(self, attempt: Attempt, taken: Iterable[str]) -> bool:
+        """Whether the lane has no open turns but this one, those that the activity was given, and `taken`."""
+        return attempt.turn.open <= {self.request.t, *self.request.u, *taken}
 
     def _has_time(self) -> bool:
         return time.monotonic() < self._until and not activity.is_worker_shutdown()

@@ -260,6 +260,11 @@ class Worker:
         await self.store.inputs.put(self.lane, turn_id, digest="d", prompt=self._encoded)
         return StepInput(self.lane.conversation, self.lane.agent, self.lane.contract, turn_id, "d")
 
+    async def submit_and_ask(self) -> StepInput:
+        """Have the turn's first request made; what the workflow asks for then: the tools, and what follows them."""
+        first = await self.submit()
+        return after(first, await self.take(first))
+
     async def take(
         self,
         request: StepInput,
@@ -290,8 +295,7 @@ async def test_a_worker_that_stops_takes_no_further_step(
     redis: Redis, settings: Settings, conversation_id: str, looking: Looking, framework: str
 ):
     worker = Worker(redis, settings, conversation_id, looking.of(framework))
-    first = await worker.submit()
-    second = after(first, await worker.take(first))
+    second = await worker.submit_and_ask()
     stopping = ActivityEnvironment()
     looking.while_looking = lambda: asyncio.sleep(0, stopping.worker_shutdown())
     outcome = await worker.take(second, environment=stopping)
@@ -306,8 +310,7 @@ async def test_a_request_after_long_tools_has_all_of_an_activity_s_time(
 ):
     """A tenth of it at most may be gone; a request that ran out of time would be paid for twice."""
     worker = Worker(redis, settings, conversation_id, looking.of(framework))
-    first = await worker.submit()
-    second = after(first, await worker.take(first))
+    second = await worker.submit_and_ask()
     looking.while_looking = lambda: asyncio.sleep(0.2)
     outcome = await worker.take(second, limit=1)
     assert (outcome.s, looking.asked) == ("next", [0])
@@ -319,8 +322,7 @@ async def test_a_lane_with_turns_behind_it_goes_step_by_step(
 ):
     """Any of them may be a message for the turn that runs."""
     worker = Worker(redis, settings, conversation_id, looking.of(framework))
-    first = await worker.submit()
-    second = after(first, await worker.take(first))
+    second = await worker.submit_and_ask()
     await worker.submit("behind")
     outcome = await worker.take(second)
     assert (outcome.s, outcome.n, looking.asked) == ("next", 0, [0])
@@ -333,8 +335,7 @@ async def test_an_attempt_that_lives_on_unheard_is_replaced_in_the_step_that_it_
 ):
     """Also where the activity was given back before that step: the next activity's attempts count on."""
     worker = Worker(redis, settings, conversation_id, looking.of(framework))
-    first = await worker.submit()
-    second = after(first, await worker.take(first))
+    second = await worker.submit_and_ask()
     frozen, thaw = threading.Event(), threading.Event()
 
     def freeze() -> None:
