@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from langchain.agents import create_agent
 from langchain_openai import ChatOpenAI
-from pydantic import SecretStr
 from pydantic_ai import Agent
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
@@ -28,7 +27,7 @@ from laneway import (
 from laneway.activities.adapter import Adapter
 
 from tests.conversation import script
-from tests.support.clients import KEY, openai_client
+from tests.support.clients import langchain_openai, openai_client
 from tests.support.provider import ProviderServer
 
 Framework = Literal["Pydantic AI", "LangGraph"]
@@ -161,7 +160,7 @@ async def _adapter(arm: Arm, server: ProviderServer, stack: AsyncExitStack) -> A
 
 
 def _chat(server: ProviderServer, name: str) -> ChatOpenAI:
-    return ChatOpenAI(model=name, base_url=server.openai_url, api_key=SecretStr(KEY), use_responses_api=False)
+    return langchain_openai(server, name, use_responses_api=False)
 
 
 SYSTEM = "You read old books with the user. Answer from them alone, and say so where you know nothing."

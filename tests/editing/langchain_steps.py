@@ -11,7 +11,6 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
-from pydantic import SecretStr
 
 from laneway.activities.langchain_compaction import let_models_compact
 from laneway.activities.langchain_editing import NodeRequest, describe, edit
@@ -22,6 +21,7 @@ from laneway.history.editing import EditOutcome
 from laneway.history.origins import EntryMetadata
 from laneway.history.scopes import HistoryProcessingInForce
 
+from tests.support.clients import langchain_anthropic, langchain_openai
 from tests.support.provider import ProviderServer
 
 TURN = "turn-9"
@@ -34,19 +34,11 @@ def stock(q: str) -> str:
 
 
 def openai_model(server: ProviderServer, name: str = "gpt-5.2", **options: Any) -> ChatOpenAI:
-    return ChatOpenAI(model=name, base_url=server.openai_url, api_key=SecretStr("k"), max_retries=0, **options)
+    return langchain_openai(server, name, max_retries=0, **options)
 
 
 def anthropic_model(server: ProviderServer, name: str = "claude-opus-5", **options: Any) -> ChatAnthropic:
-    return ChatAnthropic(
-        model_name=name,
-        base_url=server.url,
-        api_key=SecretStr("k"),
-        max_retries=0,
-        timeout=None,
-        stop=None,
-        **options,
-    )
+    return langchain_anthropic(server, name, max_retries=0, **options)
 
 
 def models(server: ProviderServer) -> dict[str, BaseChatModel]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
-from langchain_anthropic import ChatAnthropic
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
-from langchain_openai import ChatOpenAI
-from pydantic import SecretStr
 
+from tests.support.clients import langchain_anthropic, langchain_openai
 from tests.support.provider import ProviderServer, answer, by_step, call, thinking
 
 
@@ -23,22 +22,8 @@ def add(a: int, b: int) -> int:
 
 def model(api: str, server: ProviderServer) -> BaseChatModel:
     if api == "messages":
-        return ChatAnthropic(
-            model_name="claude-opus-5-5",
-            base_url=server.url,
-            api_key=SecretStr("k"),
-            max_retries=0,
-            timeout=None,
-            stop=None,
-        )
-    return ChatOpenAI(
-        model="gpt-5",
-        base_url=server.openai_url,
-        api_key=SecretStr("k"),
-        max_retries=0,
-        use_responses_api=api == "responses",
-        stream_usage=True,
-    )
+        return langchain_anthropic(server, "claude-opus-5-5", max_retries=0)
+    return langchain_openai(server, "gpt-5", max_retries=0, use_responses_api=api == "responses", stream_usage=True)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -71,3 +56,17 @@ async def test_a_tool_loop_of_two_turns(server: ProviderServer, api: str, stream
     assert (await ask(messages)).text == "10"
     assert server.counters.refused == 0
     assert messages[-2].usage_metadata["output_tokens"] > 0
+
+
+@pytest.mark.parametrize("api", ["chat", "messages"])
+def test_a_model_has_no_connections_of_another_event_loop(api: str):
+    """As tests have a loop each, and the system may give a port twice."""
+
+    async def ask(port: int) -> int:
+        async with ProviderServer(lambda request: "yes", port=port) as server:
+            assert (await model(api, server).ainvoke("Well?")).text == "yes"
+            return int(server.url.rpartition(":")[2])
+
+    port = asyncio.run(ask(0))
+    assert asyncio.run(ask(port)) == port
+    assert asyncio.run(ask(0)) != port

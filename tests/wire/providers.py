@@ -8,10 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from langchain.agents import create_agent
-from langchain_anthropic import ChatAnthropic
 from langchain_core.language_models import BaseChatModel
-from langchain_openai import ChatOpenAI
-from pydantic import SecretStr
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models import Model
@@ -22,7 +19,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 from laneway import LangChainAdapter, PydanticAdapter, RetryPolicy
 
-from tests.support.clients import anthropic_client, openai_client
+from tests.support.clients import anthropic_client, langchain_anthropic, langchain_openai, openai_client
 from tests.support.provider import ProviderServer, RequestRecord
 
 Api = Literal["chat", "responses", "messages"]
@@ -70,18 +67,9 @@ class Wire:
     def langchain_model(self, api: Api, **settings: Any) -> BaseChatModel:
         """A model of LangChain's. Its SDK client retries, as it does by default."""
         if api == "messages":
-            name: Any = "claude-sonnet-5"
-            return ChatAnthropic(
-                model_name=name, base_url=self.server.url, api_key=SecretStr("k"), timeout=None, stop=None, **settings
-            )
-        return ChatOpenAI(
-            model="gpt-5",
-            base_url=self.server.openai_url,
-            api_key=SecretStr("k"),
-            use_responses_api=api == "responses",
-            stream_usage=True,
-            **settings,
-        )
+            return langchain_anthropic(self.server, "claude-sonnet-5", **settings)
+        settings = {"stream_usage": True, **settings}
+        return langchain_openai(self.server, "gpt-5", use_responses_api=api == "responses", **settings)
 
     def adapter(
         self,

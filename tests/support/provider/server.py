@@ -7,7 +7,7 @@ import inspect
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -26,6 +26,8 @@ from tests.support.provider.rendering import Checked, Ids
 from tests.support.provider.scripts import Script
 from tests.support.provider.signatures import Signer
 from tests.support.provider.transcript import ProviderRequest
+
+_PORTS: set[int] = set()
 
 
 class ProviderServer:
@@ -77,14 +79,11 @@ class ProviderServer:
         self._arrived = asyncio.Condition()
         self._connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
+        self._clients: list[Callable[[], Awaitable[object]]] = []
         self._control = Control(self)
 
     async def __aenter__(self) -> Self:
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: Connection(self._handle, self._connections), "127.0.0.1", self._port
-        )
-        self._port = self._server.sockets[0].getsockname()[1]
+        self._server = await self._listen()
         self.log("started", url=self.url)
         return self
 
@@ -92,12 +91,36 @@ class ProviderServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._server is not None
+        await asyncio.gather(*(close() for close in self._clients))
         self._server.close()
         await asyncio.gather(*(connection.stop() for connection in list(self._connections)))
         if self._ledger is not None:
             self._ledger.close()
         if self.script_errors and error is None:
             raise self.script_errors[0]
+
+    async def _listen(self) -> asyncio.Server:
+        """A server on a port that no other of this process had: clients are kept by address, as in LangChain."""
+        loop, refused = asyncio.get_running_loop(), list[asyncio.Server]()
+        try:
+            while True:
+                server = await loop.create_server(
+                    lambda: Connection(self._handle, self._connections), "127.0.0.1", self._port
+                )
+                port: int = server.sockets[0].getsockname()[1]
+                if self._port or port not in _PORTS:
+                    break
+                refused.append(server)
+        finally:
+            for one in refused:
+                one.close()
+        _PORTS.add(port)
+        self._port = port
+        return server
+
+    def on_exit(self, close: Callable[[], Awaitable[object]]) -> None:
+        """Have a client closed before the server goes."""
+        self._clients.append(close)
 
     @property
     def url(self) -> str:
