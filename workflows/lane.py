@@ -13,7 +13,14 @@ from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, FailureError, is_cancelled_exception
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    CancelledError,
+    FailureError,
+    RetryState,
+    is_cancelled_exception,
+)
 
 from laneway.activities.wire import (
     ABORT_TURN,
@@ -53,6 +60,12 @@ _TASK_TIMEOUT = timedelta(seconds=5)
 
 def _is_done(task: asyncio.Task[None]) -> bool:
     return task.done()
+
+
+def _was_to_be_cancelled(error: BaseException) -> bool:
+    """Whether a step failed and is not tried again because it was to be cancelled, as where its worker had gone."""
+    is_so = isinstance(error, ActivityError) and error.retry_state == RetryState.CANCEL_REQUESTED
+    return is_so and workflow.patched("cancelled-unheard")
 
 
 @workflow.defn(name=LANE_WORKFLOW)
@@ -250,7 +263,7 @@ class LaneWorkflow:
         try:
             return await self._running
         except (ActivityError, CancelledError, asyncio.CancelledError) as error:
-            if is_cancelled_exception(error):
+            if is_cancelled_exception(error) or (self._queue.ending is None and _was_to_be_cancelled(error)):
                 # Where nobody asked the lane for it, the workflow itself is being cancelled.
                 self._stopped = self._queue.ending is None
                 self._queue.end_current(Ending(turn.id, "cancelled"))

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
+from laneway import Settings
 from laneway.activities.wire import QueuedTurn
 from laneway.errors import TurnCancelled
 
+from tests.delegation.test_delegation import children_of
 from tests.lanes.agents import Paced, prompts_of
 from tests.support.bench import Bench
+from tests.support.ledgered import agents
+from tests.support.stops import Stops
+from tests.support.workers import WorkerNursery, WorkerProcess
 
 
 async def test_a_queued_turn_is_cancelled_at_once_while_another_runs(bench: Bench, conversation_id: str, paced: Paced):
@@ -138,6 +145,30 @@ async def test_an_operator_who_cancels_the_workflow_ends_its_turns_and_not_its_h
     assert paced.cancelled == ["wait"]
     assert (await conversation.ask("agent", "second")).output == "re: second"
     assert prompts_of(await conversation.messages("agent")) == ["first", "second"]
+
+
+@pytest.mark.parametrize("agent", ["helper", "lead", "lead of graphs"])
+async def test_who_is_cancelled_while_its_worker_is_gone_is_cancelled(
+    nursery: WorkerNursery, settings: Settings, bench: Bench, conversation_id: str, tmp_path: Path, agent: str
+):
+    """By its workflow, as an operator does and as a parent does: its step's silence is not how the turn ended."""
+    bench.settings = settings.model_copy(update={"heartbeat_timeout": timedelta(seconds=6)})
+    folder = tmp_path / "worker"
+    # Where the cancellation is late, the next attempt hears of it.
+    adapters = agents(folder / "ledger", Stops("helper", tmp_path / "stopped"))
+    client = await bench.client(adapters)
+    async with WorkerProcess(nursery, folder, bench.settings, stop="helper") as worker:
+        turn = await client.conversation(conversation_id).submit(agent, "go")
+        assert await worker.killed() == "helper"
+    await bench.worker(adapters)
+    if agent == "helper":
+        await client.temporal.get_workflow_handle(client.workflow_id(turn.lane)).cancel()
+    else:
+        assert await turn.cancel() == "cancelled"
+        (child,) = await children_of(client, turn)
+        (record,) = await client.turns(child.lane)
+        assert (record.outcome, record.error_type) == ("cancelled", None)
+    assert (await turn.record()).outcome == "cancelled"
 
 
 async def test_the_record_of_a_cancelled_turn_says_what_it_had_used(bench: Bench, conversation_id: str, paced: Paced):
