@@ -81,7 +81,7 @@ class Settings(BaseSettings):
 
     queue_limit: int = Field(default=100, ge=1, le=10_000)
     """Turns that may wait in one lane before `LaneBusy`."""
-    max_turns_per_run: int = Field(default=25, ge=1, le=5_000)
+    max_turns_per_run: int = Field(default=15, ge=1, le=5_000)
     """Turns after which a lane's workflow continues as new."""
     idle_timeout: timedelta = timedelta(hours=1)
     """How long a lane's workflow stays open without work."""
