@@ -16,6 +16,7 @@ from laneway.history.delegation import ChildRef
 from tests.delegation.agents import Team
 from tests.lanes.agents import prompts_of
 from tests.support.bench import Bench
+from tests.support.contents import events_in
 
 
 async def children_of(client: LanewayClient, turn: Turn) -> tuple[ChildRef, ...]:
@@ -90,8 +91,13 @@ async def test_work_is_handed_out_in_parallel_and_appends_nothing_to_the_lane(be
     assert [child.delegate for child in children] == ["reader"] * 3
     assert [prompts_of(await client.messages(child.lane)) for child in children] == [["wait a"], ["wait b"], ["c"]]
     assert [lane.agent for lane in await client.lanes()] == ["lead"]
-    handle = client.temporal.get_workflow_handle(client.workflow_id(children[0].lane))
-    assert len((await handle.fetch_history()).events) <= 14
+    assert await events_in(client, client.workflow_id(children[0].lane)) == [
+        "workflow_execution_started",
+        "timer_started",
+        *(f"activity_task_{what}" for what in ("scheduled", "started", "completed")),
+        "timer_canceled",
+        "workflow_execution_completed",
+    ]
 
 
 async def test_children_have_children_up_to_a_depth_and_never_in_a_circle(bench: Bench, conversation_id: str):

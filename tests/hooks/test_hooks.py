@@ -114,13 +114,13 @@ async def test_a_denied_turn_leaves_no_trace_in_history(
     async with client.history(conversation_id, hooks=Hooks(user_prompt_submit=[told.no_secrets, told.upper])):
         await client.ask("agent", "hello")
         with pytest.raises(TurnDenied, match="was denied: it has a secret") as denied:
-            await client.ask("agent", "the secret is 1234")
+            await client.ask("agent", "the secret is plugh")
         await client.ask("agent", "bye")
     assert denied.value.reason == "it has a secret"
     assert isinstance(denied.value, TurnFailed)
     assert names(asked) == ["no_secrets", "upper", "no_secrets", "no_secrets", "upper"]
     assert agent.sent == [["HELLO"], ["HELLO", "re: HELLO", "BYE"]]
-    assert b"1234" not in await everything_in(redis, bench.settings)
+    assert b"plugh" not in await everything_in(redis, bench.settings)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
+from statistics import median
 
 import pytest
 from pydantic_ai import Agent
@@ -19,6 +21,8 @@ from tests.support.bench import Bench
 
 TURNS = 2000
 RUN = Settings.model_fields["max_turns_per_run"].default
+WINDOW = RUN * -(-100 // RUN)
+"""Turns that are compared: as many as whole runs of the lane's workflow have, and 100 at least."""
 REPLY = "x" * 2048
 
 
@@ -63,12 +67,17 @@ async def test_2000_turns_cost_temporal_the_same_each(bench: Bench, conversation
     assert (status.version, status.head.length) == (TURNS, 2 * TURNS)
     sizes = await _sizes_by_turn(client, conversation.lane("agent"))
     assert len(sizes) == TURNS
-    # The last is a whole run of the lane's workflow, and so pays its share of what is carried into the next one.
-    first, last = sizes[:RUN], sizes[-RUN:]
-    for window in (sizes[:10], last):
+    first, last = sizes[:WINDOW], sizes[-WINDOW:]
+    for window in (sizes[:10], first, last):
         assert sum(events for events, _ in window) / len(window) <= 12
         assert sum(size for _, size in window) / len(window) <= 2500
-    assert abs(sum(size for _, size in last) - sum(size for _, size in first)) / RUN <= 150
+    # A turn whose acceptance falls into the workflow task that ended the one before has fewer events, and how many do
+    # is chance: turns with as many events are compared.
+    usual, _ = Counter(events for events, _ in first).most_common(1)[0]
+    grown = [median(size for events, size in window if events == usual) for window in (first, last)]
+    assert abs(grown[1] - grown[0]) <= 50
+    # What is carried into the next run is with a turn too, and is bounded.
+    assert max(size for _, size in last) <= 4500
 
 
 @pytest.mark.parametrize("kind", [Recorder, LangChainRecorder], ids=["pydantic", "langchain"])

@@ -10,11 +10,7 @@ from laneway.errors import LaneBusy, TurnCancelled
 
 from tests.lanes.agents import Paced
 from tests.support.bench import Bench
-
-
-async def _events(client, lane) -> int:
-    history = await client.temporal.get_workflow_handle(client.workflow_id(lane)).fetch_history()
-    return len(history.events)
+from tests.support.contents import events_in
 
 
 async def test_reject_raises_lane_busy_and_leaves_no_event(bench: Bench, conversation_id: str):
@@ -25,10 +21,10 @@ async def test_reject_raises_lane_busy_and_leaves_no_event(bench: Bench, convers
     lane = conversation.lane("agent")
     running = await conversation.submit("agent", "wait")
     await paced.begun["wait"].wait()
-    before = await _events(client, lane)
+    before = await events_in(client, client.workflow_id(lane))
     with pytest.raises(LaneBusy, match="busy"):
         await conversation.submit("agent", "now", turn_id="now", when_busy="reject")
-    assert await _events(client, lane) == before
+    assert await events_in(client, client.workflow_id(lane)) == before
     assert not await client.store.turns.is_pending(lane, "now")
     paced.release("wait")
     await running.result()
@@ -44,10 +40,10 @@ async def test_a_full_queue_refuses_without_an_event(bench: Bench, conversation_
     turns = [await conversation.submit("agent", "wait")]
     await paced.begun["wait"].wait()
     turns += [await conversation.submit("agent", f"turn {n}") for n in range(3)]
-    before = await _events(client, lane)
+    before = await events_in(client, client.workflow_id(lane))
     with pytest.raises(LaneBusy, match="3 turns wait already, the limit is 3"):
         await conversation.submit("agent", "one too many")
-    assert await _events(client, lane) == before
+    assert await events_in(client, client.workflow_id(lane)) == before
     paced.release("wait")
     outputs = [(await turn.result()).output for turn in turns]
     assert outputs == ["re: wait", "re: turn 0", "re: turn 1", "re: turn 2"]

@@ -33,13 +33,13 @@ async def keys_of(redis: Redis, settings: Settings) -> list[str]:
 
 async def test_outside_of_a_scope_nothing_is_kept(bench: Bench, redis: Redis):
     """Neither in Redis nor as an open workflow, whether the turn is committed or fails."""
-    agent = Recorder(fails={"bad"})
+    agent = Recorder(fails={"plugh"})
     client = await bench.serve({"agent": agent.adapter()})
     assert (await client.ask("agent", "look")).output == "re: look"
     assert (await client.ask("agent", "again")).output == "re: again"
     with pytest.raises(TurnFailed, match="cannot answer"):
-        await client.ask("agent", "bad")
-    assert agent.sent == [["look"], ["look", "look()", "seen"], ["again"], ["bad"]]
+        await client.ask("agent", "plugh")
+    assert agent.sent == [["look"], ["look", "look()", "seen"], ["again"], ["plugh"]]
     left = await keys_of(redis, bench.settings)
     assert len(left) == 3
     for key in left:
@@ -49,7 +49,7 @@ async def test_outside_of_a_scope_nothing_is_kept(bench: Bench, redis: Redis):
         said = b"".join((await redis.hgetall(key)).values())
         assert b"look" not in said
         assert b"again" not in said
-        assert b"bad" not in said
+        assert b"plugh" not in said
     assert await client.lanes() == []
 
 

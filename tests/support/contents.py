@@ -36,3 +36,13 @@ async def temporal_history(client: LanewayClient, workflow_id: str) -> bytes:
         async for event in client.temporal.get_workflow_handle(workflow_id).fetch_history_events()
     ]
     return b"\n".join(found)
+
+
+async def events_in(client: LanewayClient, workflow_id: str) -> list[str]:
+    """The kinds of a workflow's events in Temporal, in order, without those of its workflow tasks.
+
+    How many tasks there are is the server's matter: a worker that is late has its task given out anew.
+    """
+    handle = client.temporal.get_workflow_handle(workflow_id)
+    kinds = [str(event.WhichOneof("attributes")) async for event in handle.fetch_history_events()]
+    return [kind.removesuffix("_event_attributes") for kind in kinds if not kind.startswith("workflow_task_")]
