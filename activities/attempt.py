@@ -35,6 +35,7 @@ class Attempt:
     """An attempt at a step, once it is loaded.
 
     Attributes:
+        turn: what it was loaded with, but for entries as they are stored: the history is in memory once.
         history: the native messages, committed and staged; those that the attempt stages itself are added.
         size_bytes: what their entries take as they are stored.
         checkpoint: the one that they lead to.

@@ -100,7 +100,7 @@ class Loading:
         fence = replace(fence, version=head.version)
         return Attempt(
             fence=fence,
-            turn=turn,
+            turn=replace(turn, entries=(), staged=()),
             adapter=adapter,
             history=messages,
             entries=entries,
