@@ -154,15 +154,20 @@ class Lanes:
             if client is not None:
                 await client.conversation(_of(lane, client is self._cold)).import_messages("agent", history)
 
-    async def beside_framework(self, lane: str, count: int) -> list[tuple[float, float]]:
-        """Turns and plain runs in turn: the seconds of each pair. The worker has the history in memory."""
-        messages = await self._client.conversation(lane).messages("agent")
-        pairs: list[tuple[float, float]] = []
+    async def beside_framework(self, lanes: list[str], count: int) -> list[list[tuple[float, float]]]:
+        """A turn and a plain run on each lane in turn, `count` times over: the seconds of each pair, by lane.
+
+        The worker has the histories in memory. What is done one right after the other is done by the same machine: its
+        pace changes within minutes by more than what is looked for.
+        """
+        messages = [await self._client.conversation(lane).messages("agent") for lane in lanes]
+        pairs: list[list[tuple[float, float]]] = [[] for _ in lanes]
         for _ in range(count):
-            begun = time.perf_counter()
-            await self.turn(lane)
-            took = time.perf_counter() - begun
-            pairs.append((took, await self._run_alone(messages)))
+            for lane, history, found in zip(lanes, messages, pairs, strict=True):
+                begun = time.perf_counter()
+                await self.turn(lane)
+                took = time.perf_counter() - begun
+                found.append((took, await self._run_alone(history)))
         return pairs
 
     async def cold_turn(self, lane: str) -> dict[str, float]:

@@ -19,6 +19,8 @@ _MARKS = (1, 50, 150, 500, 1000)
 _STORED_AT = (50, 150, 500)
 _SLOWEST_TURN_SECONDS = 2.0
 _PAIRS = 15
+# A conversation of so many turns has half of the pairs before its 10th turn, and half after it.
+_EARLY, _EARLY_TURNS = 10, 2
 # In the first turns event ids take fewer bytes.
 _STEADY_TURNS = 50
 SLOPE_NOTE = (
@@ -134,8 +136,6 @@ async def _grown(
             break
         for course in going:
             await _block(setting, course)
-            if beside is not None and course.name == LANEWAY and len(course.seconds) == _BLOCK:
-                await _beside(setting, course, beside)
         if max(len(course.seconds) for course in going) % 100 == 0:
             longest = ", ".join(f"{label(course.name)} {len(course.seconds)}" for course in going)
             print(f"  turns: {longest}", flush=True)
@@ -151,9 +151,12 @@ async def _play_to_last_mark(setting: Setting, course: Course) -> None:
 
 
 async def _beside(setting: Setting, course: Course, beside: dict[int, list[tuple[float, float]]]) -> None:
-    pairs = await setting.ask(LANEWAY, "beside_framework", lane=course.lane, count=_PAIRS)
-    if pairs:
-        beside[len(course.seconds)] = pairs
+    """The long conversation and one at its beginning, in turn, each beside the framework's own time."""
+    young = new_lane()
+    await setting.ask(LANEWAY, "turns", lane=young, count=_EARLY_TURNS)
+    pairs = await setting.ask(LANEWAY, "beside_framework", lanes=[young, course.lane], count=_PAIRS)
+    if pairs and len(course.seconds) > _EARLY:
+        beside[_EARLY], beside[len(course.seconds)] = pairs
 
 
 async def _block(setting: Setting, course: Course) -> None:
@@ -279,7 +282,7 @@ def _flatness(beside: Mapping[int, list[tuple[float, float]]]) -> list[Target]:
         f"{late / early:.2f} ({early * 1000:.1f} → {late * 1000:.1f} ms; Pydantic AI itself "
         f"{first_alone * 1000:.1f} → {last_alone * 1000:.1f} ms)"
     )
-    what = f"turn {last:,} against turn 10, p50, without the framework's own time"
+    what = f"turn {last:,} against turn {_EARLY}, p50, without the framework's own time"
     return [Target.at_most(what, 1.1, late / early, text)]
 
 

@@ -22,12 +22,14 @@ async def long_history(setting: Setting) -> Section:
     del grown
     await setting.ask(LANEWAY, "turns", lane=short, count=3)
     await setting.ask(LANEWAY, "turns", lane=long, count=2)
-    empty = await setting.ask(LANEWAY, "beside_framework", lane=short, count=sizes.long_pairs * 3, within=240)
-    warm = await setting.ask(LANEWAY, "beside_framework", lane=long, count=sizes.long_pairs, within=240)
+    pairs = await setting.ask(
+        LANEWAY, "beside_framework", lanes=[short, short, short, long], count=sizes.long_pairs, within=400
+    )
     decode = [await setting.ask(LANEWAY, "decode", lane=long) for _ in range(3)]
     cold = [await setting.ask(LANEWAY, "cold_turn", lane=long) for _ in range(sizes.long_pairs + 1)][1:]
-    if None in (empty, warm, *decode, *cold):
+    if None in (pairs, *decode, *cold):
         return section
+    empty, warm = [*pairs[0], *pairs[1], *pairs[2]], pairs[3]
     ours = {name: [turn - alone for turn, alone in pairs] for name, pairs in (("empty", empty), ("warm", warm))}
     warm_turn = median([turn for turn, _ in warm])
     reading = median([one["seconds"] for one in cold]) - warm_turn
