@@ -56,6 +56,8 @@ class LaneLimits:
         idle: after how long without a turn it completes.
         heartbeat: after how long without a heartbeat a step counts as lost.
         step: how long one attempt at an activity of steps may take.
+        run: how long a run of the workflow lasts at least, before it continues as new for its number of turns. It does
+            so with the next turn. None, of lanes that began before there was this: with the end of a turn.
     """
 
     queue: int = 100
@@ -63,6 +65,7 @@ class LaneLimits:
     idle: float = 3600.0
     heartbeat: float = 5.0
     step: float = 600.0
+    run: float | None = None
 
 
 @dataclass(frozen=True)

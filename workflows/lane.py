@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
+from typing import NoReturn
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
@@ -112,6 +113,8 @@ class LaneWorkflow:
             await self._take(self._lane.waits.turn, idleness)
         while True:
             await workflow.wait_condition(lambda: bool(self._queue.waiting) or self._idle or self._lane.once)
+            if self._is_due_with_next_turn():
+                await self._continue_as_new(idleness)
             if self._queue.waiting:
                 turn, self._step = self._queue.next(), 0
                 await self._take(turn, idleness)
@@ -120,11 +123,8 @@ class LaneWorkflow:
                 self._idle = self._idle or self._lane.c.startswith(ONCE)
             if self._stopped:
                 raise asyncio.CancelledError
-            if self._must_continue_as_new():
-                await workflow.wait_condition(self._is_settled)
-                if idleness is not None:
-                    idleness.cancel()
-                workflow.continue_as_new(self._carried())
+            if self._lane.limits.run is None and self._must_continue_as_new():
+                await self._continue_as_new(idleness)
             if (self._idle or self._lane.once) and not self._queue.waiting:
                 await workflow.wait_condition(self._is_settled)
                 if not self._queue.waiting:
@@ -336,8 +336,27 @@ class LaneWorkflow:
 
     # Continuing -------------------------------------------------------------------------------------------------------
 
+    def _is_due_with_next_turn(self) -> bool:
+        """Whether to continue as new with the turn that is next, which was accepted just now or has waited.
+
+        Not before there is one. A client hears of a turn's end at once, and gives the lane its next turn: that would
+        arrive while the workflow continues as new, be refused by the server, and be tried again after a second.
+        """
+        is_asked = self._lane.limits.run is not None and self._ended_here > 0 and bool(self._queue.waiting)
+        return is_asked and self._must_continue_as_new()
+
+    async def _continue_as_new(self, idleness: asyncio.Task[None] | None) -> NoReturn:
+        await workflow.wait_condition(self._is_settled)
+        if idleness is not None:
+            idleness.cancel()
+        workflow.continue_as_new(self._carried())
+
     def _must_continue_as_new(self) -> bool:
-        return self._ended_here >= self._lane.limits.turns or workflow.info().is_continue_as_new_suggested()
+        limits, info = self._lane.limits, workflow.info()
+        is_due = self._ended_here >= limits.turns
+        if is_due and limits.run:
+            is_due = workflow.time() - info.workflow_start_time.timestamp() >= limits.run
+        return is_due or info.is_continue_as_new_suggested()
 
     def _carried(self, waits: QueuedTurn | None = None) -> LaneInput:
         lane, waiting, steering = self._lane, self._waiting, self._queue.steering

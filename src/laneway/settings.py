@@ -83,6 +83,9 @@ class Settings(BaseSettings):
     """Turns that may wait in one lane before `LaneBusy`."""
     max_turns_per_run: int = Field(default=15, ge=1, le=5_000)
     """Turns after which a lane's workflow continues as new."""
+    min_run_time: timedelta = timedelta(seconds=1)
+    """How long a run of a lane's workflow lasts at least, before it continues as new for its number of turns. Temporal
+    delays a run that follows a shorter one (`history.continueAsNewMinInterval`, 1 s), and its first turn with it."""
     idle_timeout: timedelta = timedelta(hours=1)
     """How long a lane's workflow stays open without work."""
     heartbeat_timeout: timedelta = timedelta(seconds=5)
@@ -178,7 +181,13 @@ class Settings(BaseSettings):
         return value
 
     @field_validator(
-        "idle_timeout", "heartbeat_timeout", "heartbeat_interval", "step_timeout", "stage_ttl", mode="before"
+        "idle_timeout",
+        "min_run_time",
+        "heartbeat_timeout",
+        "heartbeat_interval",
+        "step_timeout",
+        "stage_ttl",
+        mode="before",
     )
     @classmethod
     def _read_seconds(cls, value: object) -> object:
@@ -193,6 +202,13 @@ class Settings(BaseSettings):
     def _check_duration(cls, value: timedelta) -> timedelta:
         if value < timedelta(seconds=1):
             raise ValueError("must be at least one second; give a longer duration")
+        return value
+
+    @field_validator("min_run_time")
+    @classmethod
+    def _check_run_time(cls, value: timedelta) -> timedelta:
+        if not timedelta(0) <= value <= timedelta(days=1):
+            raise ValueError("must be between nothing and a day; give a duration in between")
         return value
 
     @field_validator("heartbeat_interval")

@@ -73,6 +73,7 @@ class Submissions:
             idle=settings.idle_timeout.total_seconds(),
             heartbeat=settings.heartbeat_timeout.total_seconds(),
             step=settings.step_timeout.total_seconds(),
+            run=settings.min_run_time.total_seconds(),
         )
 
     async def submit(self, lane: LaneKey, queued: QueuedTurn, prompt: bytes, options: TurnOptions) -> Turn:

@@ -31,6 +31,7 @@ _SETTINGS = {
     "heartbeat_timeout": timedelta(seconds=2),
     "idle_timeout": timedelta(seconds=1),
     "max_turns_per_run": 5,
+    "min_run_time": timedelta(0),
     "events_max_length": 1_000_000,
     "events_turns": 1_000_000,
 }

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
+import time
+from collections.abc import Sequence
 from datetime import timedelta
+from itertools import pairwise
+
+from temporalio.api.history.v1 import HistoryEvent
+
+from laneway import LanewayClient
+from laneway.history.lanes import LaneKey
 
 from tests.lanes.agents import Paced, prompts_of
 from tests.support.bench import Bench
@@ -13,7 +22,7 @@ from tests.support.bench import Bench
 async def test_continue_as_new_with_a_full_queue_and_cancellations_loses_nothing(bench: Bench, conversation_id: str):
     """Every third turn a new run, turns waiting, cancels on their way: one outcome each, in order."""
     paced = Paced()
-    client = await bench.serve(paced.agents(), max_turns_per_run=3)
+    client = await bench.serve(paced.agents(), max_turns_per_run=3, min_run_time=timedelta(0))
     conversation = client.conversation(conversation_id)
 
     async def submit(n: int) -> tuple[str, str]:
@@ -34,6 +43,56 @@ async def test_continue_as_new_with_a_full_queue_and_cancellations_loses_nothing
     lane_runs = f"WorkflowId = '{client.workflow_id(conversation.lane('agent'))}'"
     runs = [run async for run in client.temporal.list_workflows(lane_runs)]
     assert len(runs) >= 10 or len(runs) == 0  # visibility may lag; the histories above are the proof
+
+
+async def _runs(client: LanewayClient, lane: LaneKey) -> list[Sequence[HistoryEvent]]:
+    """The events of each run of a lane's workflow since it last began, the oldest first."""
+    runs: list[Sequence[HistoryEvent]] = []
+    run_id = None
+    while run_id != "":
+        handle = client.temporal.get_workflow_handle(client.workflow_id(lane), run_id=run_id)
+        runs.insert(0, (await handle.fetch_history()).events)
+        run_id = runs[0][0].workflow_execution_started_event_attributes.continued_execution_run_id
+    return runs
+
+
+def _begins_with(run: Sequence[HistoryEvent]) -> list[str]:
+    """The turns that a run was handed."""
+    (given,) = run[0].workflow_execution_started_event_attributes.input.payloads
+    return [turn["id"] for turn in json.loads(given.data).get("queue", ())]
+
+
+def _accepted_in(run: Sequence[HistoryEvent]) -> int:
+    return sum(event.HasField("workflow_execution_update_accepted_event_attributes") for event in run)
+
+
+async def test_a_lane_continues_as_new_with_its_next_turn(bench: Bench, conversation_id: str):
+    """Which is accepted before: one that arrived while the workflow continues would be refused, and come late."""
+    client = await bench.serve(Paced().agents(), max_turns_per_run=3, min_run_time=timedelta(0))
+    conversation = client.conversation(conversation_id)
+    for n in range(6):
+        await (await conversation.submit("agent", f"turn {n}", turn_id=f"t{n}")).result()
+    assert len(await _runs(client, conversation.lane("agent"))) == 2, "there is nothing to continue with"
+    await (await conversation.submit("agent", "turn 6", turn_id="t6")).result()
+    runs = await _runs(client, conversation.lane("agent"))
+    assert [_begins_with(run) for run in runs] == [[], ["t3"], ["t6"]]
+    # The turn that a run hands on was accepted by it.
+    assert [_accepted_in(run) for run in runs] == [4, 3, 0]
+
+
+async def test_a_run_lasts_as_long_as_temporal_wants(bench: Bench, conversation_id: str):
+    """After a shorter one the server begins the next late, by up to a second."""
+    client = await bench.serve(Paced().agents(), max_turns_per_run=3)
+    conversation = client.conversation(conversation_id)
+    begun, count = time.monotonic(), 0
+    while time.monotonic() - begun < 3 or count < 12:
+        await conversation.ask("agent", f"turn {count}")
+        count += 1
+    runs = await _runs(client, conversation.lane("agent"))
+    assert len(runs) >= 2
+    for run, following in pairwise(runs):
+        assert run[-1].event_time.ToNanoseconds() - run[0].event_time.ToNanoseconds() >= 1e9
+        assert not following[0].workflow_execution_started_event_attributes.first_workflow_task_backoff.ToNanoseconds()
 
 
 async def test_an_idle_lane_completes_and_starts_again_with_the_next_submit(bench: Bench, conversation_id: str):

@@ -69,7 +69,9 @@ async def test_a_turn_is_known_after_continue_as_new_and_after_the_lane_idled_ou
     """Temporal has forgotten the update ids by then; the lane's ledger and its records have not."""
     from datetime import timedelta
 
-    client = await bench.serve(paced.agents(), max_turns_per_run=2, idle_timeout=timedelta(seconds=1))
+    client = await bench.serve(
+        paced.agents(), max_turns_per_run=2, min_run_time=timedelta(0), idle_timeout=timedelta(seconds=1)
+    )
     conversation = client.conversation(conversation_id)
     lane = conversation.lane("agent")
     for n in range(5):

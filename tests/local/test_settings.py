@@ -150,6 +150,17 @@ def test_heartbeats_closer_than_a_tenth_of_a_second_are_refused(monkeypatch: pyt
         Settings.load()
 
 
+def test_a_run_of_a_lane_may_be_as_short_as_it_is_and_not_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANEWAY_MIN_RUN_TIME", "0")
+    assert Settings.load().min_run_time == timedelta(0)
+    for value in ("-1", "1000000"):
+        monkeypatch.setenv("LANEWAY_MIN_RUN_TIME", value)
+        with pytest.raises(
+            ConfigurationError, match=rf"LANEWAY_MIN_RUN_TIME='{value}' must be between nothing and a day"
+        ):
+            Settings.load()
+
+
 def test_a_heartbeat_outlasting_its_step_is_refused() -> None:
     """Such a worker's death would be seen only when the step times out."""
     with pytest.raises(ConfigurationError, match="must not be longer than LANEWAY_STEP_TIMEOUT"):

@@ -138,7 +138,7 @@ async def test_turns_that_their_lane_carries_over_stay_in_their_own_traces(
 
     hooks = Hooks(before_model_request=wait, timeout=timedelta(minutes=2))
     app = Laneway(agents={"agent": agent.adapter(hooks=hooks)}, telemetry=collector.telemetry)
-    settings = bench.settings.model_copy(update={"max_turns_per_run": 1})
+    settings = bench.settings.model_copy(update={"max_turns_per_run": 1, "min_run_time": timedelta(0)})
     async with app.worker(settings), app.client(settings) as client:
         conversation = client.conversation(conversation_id)
         turns = [await conversation.submit("agent", prompt, turn_id=prompt) for prompt in ("look", "two", "three")]

@@ -125,7 +125,9 @@ async def record(shape: str, only: list[str]) -> None:
             "steering": (_steering, "held"),
         }
         scenes = {name: scene for name, scene in scenes.items() if name in only or not only}
-        settings = stack.settings.model_copy(update={"max_turns_per_run": 5, "idle_timeout": timedelta(seconds=2)})
+        settings = stack.settings.model_copy(
+            update={"max_turns_per_run": 5, "min_run_time": timedelta(0), "idle_timeout": timedelta(seconds=2)}
+        )
         async with app.worker(settings), app.client(settings) as client:
             for name, (scene, agent) in scenes.items():
                 await scene(client, paced)
