@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.arms.base import FLOOR, LANEWAY, LANEWAY_GRAPH, label
 from bench.measures.setting import Setting, Turns, new_lane
-from bench.report import Section, Table, Target, median, median_ms, spread_ms
+from bench.report import Section, Table, Target, median, median_ms, milliseconds, spread_ms
 
 __all__ = ["latency", "throughput", "tool_turns"]
 
@@ -16,7 +16,7 @@ async def latency(setting: Setting) -> Section:
     taken, runs = await _played(setting, names, setting.sizes.latency_runs, setting.sizes.latency_turns)
     floor = taken.get(FLOOR, [])
     rows = [
-        [label(name), median_ms(seconds), spread_ms(seconds), _times(runs, name)]
+        [label(name), median_ms(seconds), spread_ms(seconds), milliseconds(max(seconds)), _times(runs, name)]
         for name, seconds in taken.items()
         if seconds
     ]
@@ -27,7 +27,7 @@ async def latency(setting: Setting) -> Section:
     )
     section = Section("latency", "One turn", raw={"seconds": taken})
     section.tables.append(
-        Table("A turn with one model request", ["", "p50 ms", "p10 to p90 ms", "× floor"], rows, note)
+        Table("A turn with one model request", ["", "p50 ms", "p10 to p90 ms", "longest ms", "× floor"], rows, note)
     )
     if floor:
         for name, aim in ((LANEWAY, 1.25), (LANEWAY_GRAPH, 1.25)):
