@@ -27,6 +27,8 @@ SLOPE_NOTE = (
     "Medians. A turn that begins before the workflow task of the one before has ended shares it, and has 8 events, not "
     "11. So the growth is the least squares' over turns with as many events."
 )
+Beside = dict[int, list[tuple[float, float]]]
+"""The seconds of turns, each with those of a run without Laneway, by how many turns their conversation has."""
 # What is kept back for what comes after: of the whole time, and for writing results.
 _SHARE_OF_SAVERS, _RESERVE_SECONDS = 0.2, 20.0
 
@@ -64,7 +66,7 @@ async def pydantic_growth(setting: Setting) -> Section:
     names = [name for name in setting.sizes.growth_turns if ARMS[name].kind == "pydantic"]
     section = Section("growth", "Long conversations, Pydantic AI")
     runs: list[dict[str, Course]] = []
-    beside: dict[int, list[tuple[float, float]]] = {}
+    beside: Beside = {}
     ends_at = setting.clock.seconds * (1 - _SHARE_OF_SAVERS)
     for run in range(setting.sizes.growth_runs):
         # The others first: they are short, and the long one may take all the time there is.
@@ -77,12 +79,14 @@ async def pydantic_growth(setting: Setting) -> Section:
             for name, turns in setting.sizes.growth_turns.items()
             if name in names and (is_long or name in (LANEWAY, "durability"))
         }
-        runs.append(await _grown(setting, limits, ends_at, beside if is_long else None))
+        runs.append(await _grown(setting, limits, ends_at))
     if not runs:
         return section
     long = runs[-1]
     if LANEWAY in long:
         await _play_to_last_mark(setting, long[LANEWAY])
+        # After that: the turns that this takes would be counted with what is stored.
+        beside = await _beside(setting, long[LANEWAY])
     section.tables += [_times_table(long, f"The last of {len(runs)} runs, the arms in blocks of {_BLOCK} turns.")]
     section.tables += _endings(long)
     section.raw = {**_raw(runs), "beside_framework": beside}
@@ -101,7 +105,7 @@ async def graph_growth(setting: Setting) -> Section:
     names = {name: turns for name, turns in setting.sizes.growth_turns.items() if ARMS[name].kind == "langgraph"}
     if not setting.clock.has(5, section.title):
         return section
-    courses = await _grown(setting, names, setting.clock.seconds - _RESERVE_SECONDS, None)
+    courses = await _grown(setting, names, setting.clock.seconds - _RESERVE_SECONDS)
     note = f"One run, the arms in blocks of {_BLOCK} turns; a graph of one node."
     section.tables += [_times_table(courses, note), _stored_table(courses), *_endings(courses)]
     section.raw = _raw([courses])
@@ -111,19 +115,13 @@ async def graph_growth(setting: Setting) -> Section:
     return section
 
 
-async def _grown(
-    setting: Setting,
-    limits: Mapping[str, int],
-    ends_at: float,
-    beside: dict[int, list[tuple[float, float]]] | None,
-) -> dict[str, Course]:
+async def _grown(setting: Setting, limits: Mapping[str, int], ends_at: float) -> dict[str, Course]:
     """Play conversations until they are long enough, or the time is over.
 
     Args:
         setting: with what.
         limits: how many turns of each arm.
         ends_at: when the time is over, on the bench's clock.
-        beside: where to put turns of the lane beside the framework's own time, by the turns before them; None not to.
     """
     courses = {name: Course(name, limit) for name, limit in limits.items() if name in setting.crew}
     for course in courses.values():
@@ -139,8 +137,6 @@ async def _grown(
         if max(len(course.seconds) for course in going) % 100 == 0:
             longest = ", ".join(f"{label(course.name)} {len(course.seconds)}" for course in going)
             print(f"  turns: {longest}", flush=True)
-    if beside is not None and LANEWAY in courses:
-        await _beside(setting, courses[LANEWAY], beside)
     return courses
 
 
@@ -150,13 +146,14 @@ async def _play_to_last_mark(setting: Setting, course: Course) -> None:
         await _block(setting, course)
 
 
-async def _beside(setting: Setting, course: Course, beside: dict[int, list[tuple[float, float]]]) -> None:
+async def _beside(setting: Setting, course: Course) -> Beside:
     """The long conversation and one at its beginning, in turn, each beside the framework's own time."""
     young = new_lane()
     await setting.ask(LANEWAY, "turns", lane=young, count=_EARLY_TURNS)
     pairs = await setting.ask(LANEWAY, "beside_framework", lanes=[young, course.lane], count=_PAIRS)
-    if pairs and len(course.seconds) > _EARLY:
-        beside[_EARLY], beside[len(course.seconds)] = pairs
+    if not pairs or len(course.seconds) <= _EARLY:
+        return {}
+    return {_EARLY: pairs[0], len(course.seconds): pairs[1]}
 
 
 async def _block(setting: Setting, course: Course) -> None:
@@ -272,7 +269,7 @@ def slope(writes: Sequence[tuple[int, int]]) -> float:
 # Targets ------------------------------------------------------------------------------------------------------------
 
 
-def _flatness(beside: Mapping[int, list[tuple[float, float]]]) -> list[Target]:
+def _flatness(beside: Beside) -> list[Target]:
     if len(beside) < 2:
         return []
     last = max(beside)

@@ -82,7 +82,7 @@ class Settings(BaseSettings):
     queue_limit: int = Field(default=100, ge=1, le=10_000)
     """Turns that may wait in one lane before `LaneBusy`."""
     max_turns_per_run: int = Field(default=15, ge=1, le=5_000)
-    """Turns after which a lane's workflow continues as new."""
+    """Turns after which a lane's workflow continues as new, with the next one."""
     min_run_time: timedelta = timedelta(seconds=1)
     """How long a run of a lane's workflow lasts at least, before it continues as new for its number of turns. Temporal
     delays a run that follows a shorter one (`history.continueAsNewMinInterval`, 1 s), and its first turn with it."""
