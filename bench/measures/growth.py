@@ -18,9 +18,9 @@ _SHORT_TURNS = 160
 _MARKS = (1, 50, 150, 500, 1000)
 _STORED_AT = (50, 150, 500)
 _SLOWEST_TURN_SECONDS = 2.0
-_PAIRS = 15
-# A conversation of so many turns has half of the pairs before its 10th turn, and half after it.
-_EARLY, _EARLY_TURNS = 10, 2
+_PAIRS = 61
+# The young conversation goes on from there, by a turn for each pair.
+_EARLY = 10
 # In the first turns event ids take fewer bytes.
 _STEADY_TURNS = 50
 SLOPE_NOTE = (
@@ -149,7 +149,7 @@ async def _play_to_last_mark(setting: Setting, course: Course) -> None:
 async def _beside(setting: Setting, course: Course) -> Beside:
     """The long conversation and one at its beginning, in turn, each beside the framework's own time."""
     young = new_lane()
-    await setting.ask(LANEWAY, "turns", lane=young, count=_EARLY_TURNS)
+    await setting.ask(LANEWAY, "turns", lane=young, count=_EARLY)
     pairs = await setting.ask(LANEWAY, "beside_framework", lanes=[young, course.lane], count=_PAIRS)
     if not pairs or len(course.seconds) <= _EARLY:
         return {}
